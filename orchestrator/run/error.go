@@ -41,6 +41,7 @@ const (
 	CodeUnsupportedOption  = "unsupported_option"  // promises safety and can't be kept
 	CodeImageNotFound      = "image_not_found"     // image is not on this machine and can't be had
 	CodeEngineUnavailable  = "engine_unavailable"  // engine does not answer
+	CodeStartFailed        = "start_failed"        // interpreter or working directory is not in the image
 	CodeQueueFull          = "queue_full"          // no room; retry later
 	CodeShuttingDown       = "shutting_down"       // daemon is going down
 	CodeNotFound           = "not_found"           // no such run, artifact or route
