@@ -45,6 +45,7 @@ finish() {
     exit 0
 }
 
+# shellcheck disable=SC1091 # the machine's own file
 os_release() { (. /etc/os-release && eval "echo \"\${$1-}\"") 2>/dev/null || true; }
 
 arch() {
@@ -76,8 +77,9 @@ load() {
 
 # bootstrap needs root and apt; without them a registry or a copied archive is the only way.
 bootstrap() {
-    command -v apt-get >/dev/null && [ -n "$codename" ] ||
+    if ! command -v apt-get >/dev/null || [ -z "$codename" ]; then
         die "no registry answers and this is no Debian or Ubuntu: put an image at $tag yourself"
+    fi
     [ "$(id -u)" = 0 ] || die "no registry answers, and bootstrapping a Debian needs root"
     need_mmdebstrap
     work=$(mktemp -d)

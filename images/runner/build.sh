@@ -26,8 +26,9 @@ main() {
     base=$(sh "$here/base.sh") || die "there is no base image"
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
-    builder=
+    builder='' fetched_inside=''
     for name in $names; do one "$name"; done
+    [ -z "$fetched_inside" ] || $docker image rm mcpx/fetch >/dev/null
 }
 
 arguments() {
@@ -156,7 +157,7 @@ fetch_inside() {
     container=$($docker create mcpx/fetch true)
     $docker cp "$container:/fetched/." "$work/fetched"
     $docker rm "$container" >/dev/null
-    $docker image rm mcpx/fetch >/dev/null
+    fetched_inside=yes
 }
 
 # forget removes the image that lost its name, unless a container still uses it.
