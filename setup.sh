@@ -4,7 +4,8 @@
 #   ./setup.sh docker    a Docker engine that answers: the one of DOCKER_HOST or the default socket,
 #                        else Debian's docker.io, installed and started (needs root and apt)
 #   ./setup.sh go        a Go that can build this tree
-#   ./setup.sh           both
+#   ./setup.sh compose   docker compose or docker-compose (likewise)
+#   ./setup.sh           go and docker
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -20,7 +21,8 @@ main() {
         case $part in
         docker) docker_engine ;;
         go) go_tools ;;
-        *) die "unknown part '$part': docker or go" ;;
+        compose) compose_command ;;
+        *) die "unknown part '$part': docker, go or compose" ;;
         esac
     done
 }
@@ -96,6 +98,15 @@ go_tools() {
     fi
     say "installing gcc"
     packages gcc libc6-dev
+}
+
+compose_command() {
+    if docker compose version >/dev/null 2>&1 || command -v docker-compose >/dev/null; then return; fi
+    if ! command -v apt-get >/dev/null || [ "$(id -u)" != 0 ]; then
+        die "there is no compose: install the compose plugin of docker, or docker-compose"
+    fi
+    say "installing docker-compose"
+    packages docker-compose
 }
 
 main "$@"
