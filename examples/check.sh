@@ -1,8 +1,9 @@
 #!/bin/sh
 # Runs examples and compares what they print with what their "expect:" lines promise.
 #
-#   examples/check.sh [FILE...]     all of them without FILE
+#   examples/check.sh [--local] [FILE...]     all of them without FILE
 #
+# --local leaves a running daemon and the usual state directory alone.
 # MCPX names the program (bin/mcpx). A "stdin:" line is what an example reads.
 set -eu
 
@@ -10,11 +11,15 @@ here=$(cd "$(dirname "$0")" && pwd)
 mcpx=${MCPX:-$here/../bin/mcpx}
 
 main() {
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    if [ "${1-}" = --local ]; then
+        shift
+        export MCPX_EXEC_WHERE=local MCPX_STATE="$work/state"
+    fi
     [ -x "$mcpx" ] || { echo "check: there is no $mcpx: make build" >&2; exit 1; }
     # shellcheck disable=SC2046 # our own files, without blanks in their names
     [ $# -gt 0 ] || set -- $(examples)
-    work=$(mktemp -d)
-    trap 'rm -rf "$work"' EXIT
     failed=0
     for file in "$@"; do one "$file" || failed=$((failed + 1)); done
     [ "$failed" = 0 ] || { echo "check: $failed of $# examples differ" >&2; exit 1; }
