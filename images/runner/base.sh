@@ -102,20 +102,31 @@ need_mmdebstrap() {
 }
 
 # host_sources takes the host's entries for its own release and leaves third parties' out, whose keys
-# and packages an image has no use for.
+# and packages an image has no use for: they name other suites, or have no component main.
 host_sources() {
+    suites="^$codename(-updates|-security|/updates)?\$"
     for file in /etc/apt/sources.list.d/*.sources; do
         [ -f "$file" ] || continue
-        awk -v suite="$codename" '
-            BEGIN { RS = ""; ORS = "\n\n" }
-            { n = split($0, line, "\n"); ours = 0
-              for (i = 1; i <= n; i++) if (line[i] ~ "^Suites:[ \t]*" suite "([ \t-]|$)") ours = 1
-              if (ours) print }' "$file"
+        awk -v suites="$suites" '
+            BEGIN { RS = ""; ORS = "\n\n"; FS = "\n" }
+            function names(line, pattern,    word, n, i) {
+                n = split(line, word, /[ \t]+/)
+                for (i = 2; i <= n; i++) if (word[i] ~ pattern) return 1
+                return 0
+            }
+            { suite = 0; main = 0; on = 1
+              for (i = 1; i <= NF; i++) {
+                  if ($i ~ /^Suites:/ && names($i, suites)) suite = 1
+                  if ($i ~ /^Components:/ && names($i, "^main$")) main = 1
+                  if ($i ~ /^Enabled:[ \t]*no/) on = 0
+              }
+              if (suite && main && on) print }' "$file"
     done >"$work/host.sources"
     for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
         [ -f "$file" ] || continue
-        awk -v suite="$codename" '
-            $1 == "deb" { entry = $0; sub(/\[[^]]*\]/, ""); if ($3 ~ "^" suite "(-|/|$)") print entry }' "$file"
+        awk -v suites="$suites" '
+            $1 == "deb" { entry = $0; sub(/\[[^]]*\]/, "")
+                if ($3 ~ suites && / main( |$)/) print entry }' "$file"
     done >"$work/host.list"
     [ -s "$work/host.sources" ] || [ -s "$work/host.list" ] || die "no package source for $codename in /etc/apt"
 }
