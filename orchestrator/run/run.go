@@ -239,6 +239,7 @@ type Summary struct {
 	Label      string     `json:"label,omitempty"`
 	TaskHandle string     `json:"task_handle,omitempty"`
 	Session    string     `json:"session,omitempty"`
+	Principal  string     `json:"principal,omitempty"` // whose it is
 	Runtime    string     `json:"runtime,omitempty"`
 	Image      string     `json:"image,omitempty"`
 	Policy     string     `json:"policy,omitempty"`
