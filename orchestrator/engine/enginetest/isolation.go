@@ -102,7 +102,8 @@ echo "hostname=$(hostname)"; echo "first=$(cat /proc/1/comm 2> /dev/null)"
 echo "processes=$(ls -d /proc/[0-9]* | wc -l)"; echo "user=$(id -u)"
 echo "kcore=$(head -c 1 /proc/kcore 2> /dev/null | wc -c)"
 echo "keys=$(cat /proc/keys 2> /dev/null | wc -c)"; echo "root=$(cat /proc/self/root/etc/hostname)"
-echo "job=$(ls /run/mcpx/job)"`)
+echo "job=$(ls /run/mcpx/job)"; echo "cgroups=$(cut -d: -f3 /proc/self/cgroup | sort -u)"
+echo "ipc=$(readlink /proc/self/ns/ipc)"; echo "uts=$(readlink /proc/self/ns/uts)"; echo "net=$(readlink /proc/self/ns/net)"; echo "mnt=$(readlink /proc/self/ns/mnt)"`)
 	b.exits(r, 0)
 	f := facts(r.stdout)
 	require.NotContains(b, f, "socket")
@@ -112,6 +113,12 @@ echo "job=$(ls /run/mcpx/job)"`)
 	require.Equal(b, "0", f["kcore"])
 	require.Equal(b, "0", f["keys"])
 	require.Equal(b, "main", f["job"])
+	require.Equal(b, "/", f["cgroups"], "paths of the host's cgroups are seen")
+	for _, kind := range []string{"ipc", "uts", "net", "mnt"} {
+		ours, err := os.Readlink("/proc/self/ns/" + kind)
+		require.NoError(b, err)
+		require.NotEqual(b, ours, f[kind])
+	}
 	require.Equal(b, b.User, f["user"]+":"+f["user"])
 }
 
