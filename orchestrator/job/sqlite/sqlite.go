@@ -7,25 +7,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/containerd/errdefs"
-	"gorm.io/driver/sqlite"
 	"gorm.io/gorm"
-	"gorm.io/gorm/logger"
 
+	"mcpx/artifacts/sqlite/database"
 	"mcpx/orchestrator/job"
 	"mcpx/orchestrator/run"
 )
 
-// Store implements job.Store. Writes go through one connection, reads through
-// a few: SQLite has one writer, and a pool of them would only wait for each other.
-type Store struct {
-	write *gorm.DB
-	read  *gorm.DB
-}
+// Store implements job.Store.
+type Store struct{ db *database.DB }
 
 var _ job.Store = (*Store)(nil)
 
@@ -53,62 +46,17 @@ type record struct {
 
 func (record) TableName() string { return "runs" }
 
-// readers is how many listings can go on at once.
-const readers = 4
-
 // Open opens the file, makes it if it is missing, and brings its tables up to date.
 func Open(path string) (*Store, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("database: %w", err)
-	}
-	s := &Store{}
-	var err error
-	if s.write, err = connect(path, 1); err != nil {
-		return nil, err
-	}
-	if err = migrate(s.write); err == nil {
-		s.read, err = connect(path, readers)
-	}
+	db, err := database.Open(path, steps)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("database %s: %w", path, err), s.Close())
+		return nil, fmt.Errorf("runs: %w", err)
 	}
-	return s, nil
+	return &Store{db}, nil
 }
 
-// connect sets what keeps several writers from failing each other: a write
-// transaction takes its lock when it begins (txlock), and waits for it (busy_timeout).
-func connect(path string, connections int) (*gorm.DB, error) {
-	dsn := "file:" + path + "?_journal_mode=WAL&_busy_timeout=5000&_synchronous=NORMAL&_foreign_keys=on&_txlock=immediate"
-	db, err := gorm.Open(sqlite.Open(dsn), &gorm.Config{
-		SkipDefaultTransaction: true, PrepareStmt: true, Logger: logger.Discard, TranslateError: true,
-	})
-	if err != nil {
-		return nil, err
-	}
-	pool, err := db.DB()
-	if err != nil {
-		return nil, err
-	}
-	pool.SetMaxOpenConns(connections)
-	pool.SetMaxIdleConns(connections)
-	return db, nil
-}
-
-// Close closes both pools.
-func (s *Store) Close() error {
-	var failed []error
-	for _, db := range []*gorm.DB{s.write, s.read} {
-		if db == nil {
-			continue
-		}
-		pool, err := db.DB()
-		if err == nil {
-			err = pool.Close()
-		}
-		failed = append(failed, err)
-	}
-	return errors.Join(failed...)
-}
+// Close closes the file.
+func (s *Store) Close() error { return s.db.Close() }
 
 // Insert adds a row; errdefs.ErrAlreadyExists when the id is taken.
 func (s *Store) Insert(ctx context.Context, row job.Row) error {
@@ -116,7 +64,7 @@ func (s *Store) Insert(ctx context.Context, row job.Row) error {
 	if err != nil {
 		return err
 	}
-	err = s.write.WithContext(ctx).Create(&r).Error
+	err = s.db.Write.WithContext(ctx).Create(&r).Error
 	if errors.Is(err, gorm.ErrDuplicatedKey) {
 		return fmt.Errorf("run %s: %w", row.RunID, errdefs.ErrAlreadyExists)
 	}
@@ -135,7 +83,7 @@ func (s *Store) Update(ctx context.Context, row job.Row) error {
 	if err != nil {
 		return err
 	}
-	result := s.write.WithContext(ctx).Model(&record{}).Where("id = ? AND state NOT IN ?", r.ID, terminal).
+	result := s.db.Write.WithContext(ctx).Model(&record{}).Where("id = ? AND state NOT IN ?", r.ID, terminal).
 		Select("state", "exit_code", "signal", "error", "started_at", "ended_at", "duration_ms", "log_bytes").Updates(&r)
 	if result.Error != nil {
 		return result.Error
@@ -149,7 +97,7 @@ func (s *Store) Update(ctx context.Context, row job.Row) error {
 // Get yields one row; errdefs.ErrNotFound when there is none.
 func (s *Store) Get(ctx context.Context, id string) (job.Row, error) {
 	var r record
-	err := s.read.WithContext(ctx).Where("id = ?", id).Take(&r).Error
+	err := s.db.Read.WithContext(ctx).Where("id = ?", id).Take(&r).Error
 	if errors.Is(err, gorm.ErrRecordNotFound) {
 		return job.Row{}, &run.Error{Code: run.CodeNotFound, Class: errdefs.ErrNotFound, Message: fmt.Sprintf("no run %q", id)}
 	}
@@ -166,7 +114,7 @@ func (s *Store) List(ctx context.Context, f job.Filter) ([]job.Row, string, erro
 		limit = job.DefaultLimit
 	}
 	limit = min(limit, job.MaxLimit)
-	q := s.read.WithContext(ctx).Order("id DESC").Limit(limit + 1)
+	q := s.db.Read.WithContext(ctx).Order("id DESC").Limit(limit + 1)
 	for column, value := range map[string]string{
 		"session": f.Session, "task_handle": f.TaskHandle, "label": f.Label, "principal": f.Principal,
 	} {
@@ -189,25 +137,25 @@ func (s *Store) List(ctx context.Context, f job.Filter) ([]job.Row, string, erro
 
 // Unfinished yields an owner's rows that are not terminal.
 func (s *Store) Unfinished(ctx context.Context, owner string) ([]job.Row, error) {
-	return find(s.read.WithContext(ctx).Where("owner = ? AND state NOT IN ?", owner, terminal).Order("id"))
+	return find(s.db.Read.WithContext(ctx).Where("owner = ? AND state NOT IN ?", owner, terminal).Order("id"))
 }
 
 // Oldest yields terminal rows, the oldest first.
 func (s *Store) Oldest(ctx context.Context, limit int) ([]job.Row, error) {
-	return find(s.read.WithContext(ctx).Where("state IN ?", terminal).Order("id").Limit(limit))
+	return find(s.db.Read.WithContext(ctx).Where("state IN ?", terminal).Order("id").Limit(limit))
 }
 
 // Total counts terminal rows and their logs' bytes.
 func (s *Store) Total(ctx context.Context) (count, logBytes int64, err error) {
 	var sum struct{ Count, Bytes int64 }
-	err = s.read.WithContext(ctx).Model(&record{}).Where("state IN ?", terminal).
+	err = s.db.Read.WithContext(ctx).Model(&record{}).Where("state IN ?", terminal).
 		Select("COUNT(*) AS count, COALESCE(SUM(log_bytes), 0) AS bytes").Scan(&sum).Error
 	return sum.Count, sum.Bytes, err
 }
 
 // Delete removes a row; errdefs.ErrNotFound when there is none.
 func (s *Store) Delete(ctx context.Context, id string) error {
-	result := s.write.WithContext(ctx).Where("id = ?", id).Delete(&record{})
+	result := s.db.Write.WithContext(ctx).Where("id = ?", id).Delete(&record{})
 	if result.Error == nil && result.RowsAffected == 0 {
 		return fmt.Errorf("run %s: %w", id, errdefs.ErrNotFound)
 	}
