@@ -23,10 +23,10 @@ type input struct {
 	closed  bool // no more is wanted
 }
 
-func startInput(pipe *os.File, out *frame.Writer, expected bool) *input {
+// newInput is ready for add; run has to follow.
+func newInput(pipe *os.File, out *frame.Writer, expected bool) *input {
 	in := &input{pipe: pipe, out: out, ended: !expected, done: make(chan struct{})}
 	in.changed = sync.NewCond(&in.mu)
-	go in.run()
 	return in
 }
 

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"strconv"
@@ -13,20 +14,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// standFast makes init deaf to signals and closed to its peers.
+// standFast makes init deaf to signals and closed to its peers. Every step is
+// tried, whatever came of the others.
 func standFast(subreaper bool) error {
 	// Nobody reads the channel: what is caught does nothing.
 	signal.Notify(make(chan os.Signal, 1))
+	var faults error
 	if !subreaper {
-		if err := defaultFaults(); err != nil {
-			return err
-		}
+		faults = defaultFaults()
 	}
+	return errors.Join(faults, closeOnExec(), notDumpable())
+}
+
+// closeOnExec keeps from the script what whoever started us has left open.
+func closeOnExec() error {
+	if err := unix.CloseRange(firstFree, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("inherited descriptors: %w", err)
+	}
+	return nil
+}
+
+// notDumpable closes init's memory and its files in /proc to its own uid.
+func notDumpable() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("not dumpable: %w", err)
 	}
 	return nil
 }
+
+// firstFree is the first descriptor that is not a standard stream.
+const firstFree = 3
 
 // defaultFaults gives the signals of a fault their default action. The runtime
 // takes one for a fault of its own if it is sent with sigqueue, and would

@@ -34,7 +34,7 @@ func (s *session) begin(job frame.JobMessage) error {
 		return s.report(startReport(err))
 	}
 	s.script = script
-	s.input = startInput(script.stdin, s.out, job.Stdin)
+	s.input = newInput(script.stdin, s.out, job.Stdin)
 	go script.reap()
 	go s.serve(before)
 	return nil
@@ -46,6 +46,7 @@ func (s *session) serve(oomBefore int) {
 	if err := s.out.Write(frame.Started, nil); err != nil {
 		return
 	}
+	go s.input.run()
 	stdout := startOutput(s.script.stdout, s.out, frame.Stdout)
 	stderr := startOutput(s.script.stderr, s.out, frame.Stderr)
 	<-s.script.gone
