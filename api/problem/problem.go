@@ -174,7 +174,9 @@ func Write(w http.ResponseWriter, d Document) {
 	h.Set("Cache-Control", "no-store")
 	switch d.Status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		h.Set("Retry-After", strconv.Itoa(retryAfter))
+		if h.Get("Retry-After") == "" {
+			h.Set("Retry-After", strconv.Itoa(retryAfter))
+		}
 	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", `Bearer realm="mcpx"`)
 	}
