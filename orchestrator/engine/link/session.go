@@ -107,7 +107,9 @@ func (s *session) next() (frame.Frame, error) {
 		return f, err
 	}
 	s.waitLeft -= time.Since(began)
-	s.lateLeft -= len(f.Payload)
+	if began.After(s.stopAt) {
+		s.lateLeft -= len(f.Payload)
+	}
 	if err == nil && s.lateLeft < 0 {
 		err = errors.New("output goes on after the script was killed")
 	}
