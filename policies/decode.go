@@ -44,13 +44,14 @@ type assignment struct {
 // decoder walks the YAML tree and notes every problem on its way.
 type decoder struct {
 	name     string
+	table    []field
 	problems []Problem
 }
 
 // decode reads a document's text. It goes on after a problem, so that one look
 // shows them all; a syntax error is the exception.
 func decode(name string, data []byte) (content, []Problem) {
-	d := &decoder{name: name}
+	d := &decoder{name: name, table: fields()}
 	root, err := parseYAML(data)
 	if err != nil {
 		return content{}, []Problem{syntaxProblem(err)}
@@ -196,7 +197,7 @@ func (d *decoder) values(n ast.Node, where, prefix string, own bool) []assignmen
 			key = "?" + key // a path as one key would be a second spelling
 		}
 		key = prefix + key
-		if isGroup(key) {
+		if d.isGroup(key) {
 			list = append(list, d.values(e.Value, where, key+".", own)...)
 		} else if set := d.value(e, where, key, own); set != nil {
 			list = append(list, assignment{key: key, set: set, from: d.at(e.Key, where)})
@@ -206,17 +207,16 @@ func (d *decoder) values(n ast.Node, where, prefix string, own bool) []assignmen
 }
 
 func (d *decoder) value(e *ast.MappingValueNode, where, key string, own bool) func(*Rule) {
-	table := fields()
-	at := slices.IndexFunc(table, func(f field) bool { return f.key == key })
+	at := slices.IndexFunc(d.table, func(f field) bool { return f.key == key })
 	if at < 0 {
-		d.fail(e.Key, where+"."+strings.Replace(cut(key), "?", "", 1), "unknown key; known are %s", strings.Join(known(own), ", "))
+		d.fail(e.Key, where+"."+strings.Replace(cut(key), "?", "", 1), "unknown key; known are %s", strings.Join(d.known(own), ", "))
 		return nil
 	}
-	if table[at].own && !own {
+	if d.table[at].own && !own {
 		d.fail(e.Key, where+"."+key, "describes one interpreter and cannot stand in defaults")
 		return nil
 	}
-	set, err := table[at].read(e.Value)
+	set, err := d.table[at].read(e.Value)
 	var place ast.Node = e.Value
 	if _, null := e.Value.(*ast.NullNode); null {
 		place = e.Key
@@ -226,13 +226,13 @@ func (d *decoder) value(e *ast.MappingValueNode, where, key string, own bool) fu
 }
 
 // isGroup tells whether key is a mapping of further keys ("output").
-func isGroup(key string) bool {
-	return slices.ContainsFunc(fields(), func(f field) bool { return strings.HasPrefix(f.key, key+".") })
+func (d *decoder) isGroup(key string) bool {
+	return slices.ContainsFunc(d.table, func(f field) bool { return strings.HasPrefix(f.key, key+".") })
 }
 
-func known(own bool) []string {
+func (d *decoder) known(own bool) []string {
 	var keys []string
-	for _, f := range fields() {
+	for _, f := range d.table {
 		if own || !f.own {
 			keys = append(keys, f.key)
 		}

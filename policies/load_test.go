@@ -305,3 +305,13 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestFileThatIsCalledBuiltinIsAFile(t *testing.T) {
+	doc, err := policies.Parse("builtin", []byte(alone))
+	require.NoError(t, err)
+	r, _ := doc.Rule("tcl")
+	require.Equal(t, int64(512<<20), r.MemoryBytes)
+	doc, err = policies.Parse("copy.yaml", []byte(policies.BuiltinText()))
+	require.NoError(t, err)
+	require.Equal(t, policies.Default().Catalog(), doc.Catalog(), "the built-in text is a document like any other")
+}
