@@ -24,7 +24,9 @@ type Config struct {
 	Policy string
 	// Scripts are the places where a script's name is looked up; "" stands for
 	// the built-in places, nil for just these.
-	Scripts     []string
+	Scripts []string
+	// UserScripts is the last of the built-in places.
+	UserScripts string
 	Interpreter string
 	CwdPolicy   string
 
@@ -89,16 +91,17 @@ func (p Process) xdg(variable, below string) string {
 // defaults are the values that stand when nobody says otherwise.
 func defaults(p Process) Config {
 	return Config{
-		State:      defaultState(p),
-		Engine:     EngineDocker,
-		DockerHost: defaultDockerHost(p),
-		CwdPolicy:  run.CwdCaller,
-		Listen:     []string{DefaultEndpoint(p)},
-		Slots:      max(2, runtime.NumCPU()),
-		Queue:      64,
-		Drain:      30 * time.Second,
-		LogFormat:  "text",
-		Where:      WhereAuto,
+		State:       defaultState(p),
+		Engine:      EngineDocker,
+		DockerHost:  defaultDockerHost(p),
+		UserScripts: filepath.Join(p.xdg("XDG_CONFIG_HOME", ".config"), "mcpx", "scripts"),
+		CwdPolicy:   run.CwdCaller,
+		Listen:      []string{DefaultEndpoint(p)},
+		Slots:       max(2, runtime.NumCPU()),
+		Queue:       64,
+		Drain:       10 * time.Second,
+		LogFormat:   "text",
+		Where:       WhereAuto,
 	}
 }
 

@@ -59,6 +59,20 @@ func Acquire(state string) (*Owner, []*Owner, error) {
 	return &Owner{ID: id, dirs: dirs, lock: file}, dead, nil
 }
 
+// Dead takes hold of the owners that have ended, as Acquire does.
+func (o *Owner) Dead() ([]*Owner, error) {
+	unlock, err := o.dirs.guard()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	dead, err := o.dirs.dead()
+	if err != nil {
+		return nil, errors.Join(err, leaveAll(dead))
+	}
+	return dead, nil
+}
+
 // RunDir holds the control directories of this owner's runs.
 func (o *Owner) RunDir() string { return o.dirs.runDir(o.ID) }
 

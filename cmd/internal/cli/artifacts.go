@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/spf13/cobra"
+
+	"mcpx/artifacts"
+	"mcpx/orchestrator/run"
+)
+
+func (a *app) artifactsCommand() *cobra.Command {
+	var p place
+	cmd := &cobra.Command{
+		Use:   "artifacts",
+		Short: "List and fetch the files that scripts left",
+		Long: `List and fetch the files that scripts left.
+
+They are asked of the configured daemon, else of the one on the usual socket, else
+they are read from this machine's state directory.`,
+		Args: takes(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	p.bind(cmd.PersistentFlags())
+	cmd.AddCommand(a.artifactsListCommand(&p), a.artifactsGetCommand(&p))
+	return cmd
+}
+
+func (a *app) artifactsListCommand(p *place) *cobra.Command {
+	var filter artifacts.Filter
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List artifacts, the newest first",
+		Args:  takes(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withRecords(cmd.Context(), p, func(r records) error {
+				page, err := r.Artifacts(cmd.Context(), filter)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return a.document(page)
+				}
+				rows := [][]string{{"ARTIFACT", "NAME", "SIZE", "TYPE", "CREATED", "RUN"}}
+				for _, d := range page.Artifacts {
+					rows = append(rows, []string{d.ID, d.Name, size(d.Size), d.MIME, d.CreatedAt.Local().Format(time.DateTime), d.Run})
+				}
+				if err := a.table(rows); err != nil {
+					return err
+				}
+				if page.Next != "" {
+					a.say("there are more: --after %s", page.Next)
+				}
+				return nil
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&filter.Run, "run", "", "list only what this run left")
+	f.StringVar(&filter.Session, "session", "", "list only this session")
+	f.IntVar(&filter.Limit, "limit", 50, "most artifacts to list")
+	f.StringVar(&filter.After, "after", "", "go on after this page's end, as printed")
+	f.BoolVar(&asJSON, "json", false, "print a JSON document")
+	return cmd
+}
+
+func (a *app) artifactsGetCommand(p *place) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "get ID",
+		Short: "Fetch an artifact, whole or not at all",
+		Long: `Fetch an artifact, whole or not at all: its bytes are checked before its file has a
+name. Without -o the file gets the artifact's own name, in this directory, and none
+is overwritten.`,
+		Args: takes(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			return a.withRecords(ctx, p, func(r records) error { return a.fetch(ctx, r, args[0], output) })
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write, which is replaced; - for standard output")
+	return cmd
+}
+
+func (a *app) fetch(ctx context.Context, r records, id, output string) error {
+	artifact, body, err := r.Artifact(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if output == "-" {
+		return copyWhole(a.out, body, artifact)
+	}
+	path, err := save(body, artifact, output)
+	if err != nil {
+		return fmt.Errorf("artifact %s: %w", id, err)
+	}
+	_, err = fmt.Fprintln(a.out, path)
+	return err
+}
+
+// copyWhole fails when what came is not what the store has.
+func copyWhole(to io.Writer, from io.Reader, artifact run.Artifact) error {
+	hash := sha256.New()
+	n, err := io.Copy(io.MultiWriter(to, hash), from)
+	if err != nil {
+		return err
+	}
+	if got := hex.EncodeToString(hash.Sum(nil)); n != artifact.Size || got != artifact.SHA256 {
+		return fmt.Errorf("%d bytes with sha256 %s came instead of %d with %s: %w", n, got, artifact.Size, artifact.SHA256, errdefs.ErrDataLoss)
+	}
+	return nil
+}
+
+// save writes a file that is seen only when it is whole, and yields its path.
+func save(body io.Reader, artifact run.Artifact, output string) (string, error) {
+	dir := "."
+	if output != "" {
+		dir = filepath.Dir(output)
+	}
+	temporary, err := os.CreateTemp(dir, ".mcpx-*")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(temporary.Name()) //nolint:errcheck // it is gone when all went well
+	err = copyWhole(temporary, body, artifact)
+	if err == nil {
+		err = errors.Join(temporary.Chmod(0o644), temporary.Sync())
+	}
+	if err := errors.Join(err, temporary.Close()); err != nil {
+		return "", err
+	}
+	if output != "" {
+		return output, os.Rename(temporary.Name(), output)
+	}
+	return nameFresh(temporary.Name(), artifact.Name)
+}
+
+// mostNames is how many names are tried for a file.
+const mostNames = 1000
+
+// nameFresh gives a file the first name in this directory that nobody has. The
+// name came from a daemon, so it is cleaned again.
+func nameFresh(path, name string) (string, error) {
+	name = artifacts.SafeName(name, artifacts.DefaultNameMax)
+	for n := range mostNames {
+		try := name
+		if n > 0 {
+			try = artifacts.Disambiguate(name, n)
+		}
+		err := os.Link(path, try)
+		if !errors.Is(err, fs.ErrExist) {
+			return try, err
+		}
+	}
+	return "", fmt.Errorf("%s and %d names like it are taken; give one with -o", name, mostNames-1)
+}
