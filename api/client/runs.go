@@ -13,12 +13,7 @@ import (
 // Runs lists a page of runs, the newest first. Filter's Principal is not sent:
 // whom a caller is, the daemon says.
 func (c *Client) Runs(ctx context.Context, f job.Filter) (rest.RunPage, error) {
-	query := url.Values{}
-	for name, value := range map[string]string{"session": f.Session, "task_handle": f.TaskHandle, "label": f.Label, "after": f.After} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
+	query := queryOf(map[string]string{"session": f.Session, "task_handle": f.TaskHandle, "label": f.Label, "after": f.After})
 	for _, state := range f.States {
 		query.Add("state", string(state))
 	}

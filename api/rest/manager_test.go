@@ -3,9 +3,11 @@ package rest_test
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 
 	"mcpx/api/client"
 	"mcpx/api/rest"
+	"mcpx/artifacts"
 	"mcpx/orchestrator/job"
 	"mcpx/orchestrator/job/sqlite"
 	"mcpx/orchestrator/run"
@@ -116,6 +119,51 @@ func TestClientGivesUpAndTheRealRunEnds(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, run.Cancelled, result.State)
 	require.Equal(t, run.ErrCancelled.Error(), result.Error.Message)
+}
+
+func TestClientMovesArtifacts(t *testing.T) {
+	c := clientOf(t, start(t, newJobs(), withStore(t, artifacts.Options{})))
+	data := strings.Repeat("bytes\x00", 100_000)
+	a, err := c.Upload(t.Context(), artifacts.Meta{Name: "x y.bin", MIME: "application/x-thing", Session: "s", TTL: time.Hour}, strings.NewReader(data))
+	require.NoError(t, err)
+	require.Equal(t, sum(data), a.SHA256)
+	require.Equal(t, "x-y.bin", a.Name)
+	page, err := c.Artifacts(t.Context(), artifacts.Filter{Session: "s", Limit: 5})
+	require.NoError(t, err)
+	require.Len(t, page.Artifacts, 1)
+	require.Equal(t, a.Artifact, page.Artifacts[0].Artifact)
+	content, err := c.Artifact(t.Context(), a.ID)
+	require.NoError(t, err)
+	got, err := io.ReadAll(content)
+	require.NoError(t, err)
+	require.NoError(t, content.Close())
+	require.Equal(t, a.SHA256, sum(string(got)))
+	require.Equal(t, a.SHA256, content.SHA256)
+	require.Equal(t, a.Size, content.Size)
+	require.Equal(t, "application/x-thing", content.MIME)
+	require.NoError(t, c.DeleteArtifact(t.Context(), a.ID))
+	_, err = c.Artifact(t.Context(), a.ID)
+	require.ErrorIs(t, err, errdefs.ErrNotFound)
+	require.ErrorIs(t, c.DeleteArtifact(t.Context(), a.ID), errdefs.ErrNotFound)
+}
+
+func TestClientAsksAboutPolicies(t *testing.T) {
+	d := start(t, newJobs())
+	c := clientOf(t, d)
+	list, err := c.Images(t.Context())
+	require.NoError(t, err)
+	require.NotEmpty(t, list)
+	rules, err := c.Policies(t.Context())
+	require.NoError(t, err)
+	require.NotEmpty(t, rules.Rules)
+	e, err := c.Explain(t.Context(), run.Request{Source: "#!/bin/bash\n"})
+	require.NoError(t, err)
+	require.Equal(t, "bash", e.Interpreter)
+	require.NoError(t, c.Ready(t.Context()))
+	away := error(errdefs.ErrUnavailable)
+	d.ready.Store(&away)
+	require.ErrorIs(t, c.Ready(t.Context()), errdefs.ErrUnavailable)
+	require.NoError(t, c.Health(t.Context()))
 }
 
 func TestFullQueueIs429(t *testing.T) {
