@@ -59,7 +59,7 @@ check() { # source expected
     *"\"$2\\n\""*) ;;
     *) die "expected '$2' and got: $reply" ;;
     esac
-    runs="$runs $(echo "$reply" | sed -n 's/.*"runId": *"\([^"]*\)".*/\1/p')"
+    runs="$runs $(printf '%s' "$reply" | sed -n 's/.*"runId": *"\([^"]*\)".*/\1/p')"
 }
 
 nothing_left() {

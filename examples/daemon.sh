@@ -9,22 +9,17 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 mcpx=$here/../bin/mcpx
 patience=30
-
-if [ "$(id -u)" = 0 ]; then
-    state=/var/lib/mcpx
-    socket=/run/mcpx/mcpx.sock
-else
-    state=${XDG_STATE_HOME:-$HOME/.local/state}/mcpx
-    socket=${XDG_RUNTIME_DIR:+$XDG_RUNTIME_DIR/mcpx/mcpx.sock}
-    socket=${socket:-$state/mcpx.sock}
-fi
-state=${MCPX_STATE:-$state}
-socket=${MCPX_SOCKET:-$socket}
+[ -x "$mcpx" ] || { echo "daemon: there is no bin/mcpx: make build" >&2; exit 1; }
+settings=$("$mcpx" settings)
+state=$(echo "$settings" | sed -n 's|^state  *\([^ ]*\).*|\1|p')
+socket=$(echo "$settings" | sed -n 's|^listen .*unix://\([^ ,]*\).*|\1|p')
 pidfile=$state/daemon.pid
 log=$state/daemon.log
 
 say() { echo "daemon: $*" >&2; }
 die() { say "$*"; exit 1; }
+
+[ -n "$socket" ] || die "the setting listen names no unix socket"
 
 answers() { curl --silent --fail --max-time 5 --output /dev/null --unix-socket "$socket" http://mcpx/healthz 2>/dev/null; }
 
@@ -42,7 +37,7 @@ start() {
         stop
     fi
     mkdir -p "$state"
-    setsid nohup "$mcpx" serve --state "$state" --listen "unix://$socket" >>"$log" 2>&1 </dev/null &
+    setsid nohup "$mcpx" serve >>"$log" 2>&1 </dev/null &
     pid=$!
     echo "$pid" >"$pidfile"
     until_deadline answers_or_ended || die "it does not answer: see $log"

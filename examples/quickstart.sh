@@ -15,16 +15,16 @@ examples/daemon.sh start
 title "Scripts on the command line: bin/mcpx run examples/…, each in a fresh container of its own"
 examples/check.sh
 
-title "What a script left in its outbox: bin/mcpx artifacts ls"
-bin/mcpx artifacts ls | head -n 3
+title "A picture from the daemon's outbox: bin/mcpx run --remote examples/picture.py"
+bin/mcpx run --remote examples/picture.py
+bin/mcpx artifacts ls | head -n 2
 
 title "A script over HTTP"
 # shellcheck disable=SC2016 # for the bash in the container
 body='{"source": "#!/bin/bash\necho hello over HTTP, from bash $BASH_VERSION"}'
-echo "curl --unix-socket $socket -H 'Content-Type: application/json' http://mcpx/v1/exec -d '$body'"
+printf '%s\n' "curl --unix-socket $socket -H 'Content-Type: application/json' http://mcpx/v1/exec -d '$body'"
 curl --silent --show-error --fail-with-body --unix-socket "$socket" \
     -H 'Content-Type: application/json' http://mcpx/v1/exec -d "$body"
-echo
 
 cat <<END
 
