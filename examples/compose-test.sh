@@ -25,6 +25,7 @@ main() {
     check '#!/bin/bash\necho bash $((6 * 7))' 'bash 42'
     check '#!/usr/bin/env python3\nprint(\"python\", 6 * 7)' 'python 42'
     down || die "compose down did not succeed"
+    trap 'rm -rf "$MCPX_STATE"' EXIT
     nothing_left
     say "up, two runs, down, nothing left"
 }
