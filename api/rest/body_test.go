@@ -136,10 +136,10 @@ func FuzzExecBody(f *testing.F) {
 	for _, seed := range []string{`{"source":"x"}`, `{"file":"a","options":{"env":{"A":"1"},"task":{"ttl":1}}}`, `{"a":1}`, `[`, "\xff", `{"options":null}`} {
 		f.Add([]byte(seed))
 	}
+	j := newJobs()
+	s, err := rest.NewServer(rest.Config{Jobs: j, Runs: j, Gate: auth.Gate{NoToken: true}, Ready: func(context.Context) error { return nil }})
+	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, body []byte) {
-		j := newJobs()
-		s, err := rest.NewServer(rest.Config{Jobs: j, Runs: j, Gate: auth.Gate{NoToken: true}, Ready: func(context.Context) error { return nil }})
-		require.NoError(t, err)
 		req := httptest.NewRequest(http.MethodPost, "http://localhost/v1/exec", bytes.NewReader(body))
 		req.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
@@ -148,7 +148,7 @@ func FuzzExecBody(f *testing.F) {
 		if w.Code/100 == 2 {
 			var same run.Request
 			require.NoError(t, json.Unmarshal(body, &same))
-			require.Equal(t, same.Source, j.submitted("run-1").req.Source)
+			require.Equal(t, same.Source, j.submitted(w.Header().Get("Mcpx-Run-Id")).req.Source)
 			return
 		}
 		require.Equal(t, http.StatusBadRequest, w.Code)
