@@ -137,7 +137,7 @@ func stateDir(t *testing.T) string {
 // nothingLeft looks for containers, control directories and half-written files.
 func (d *daemon) nothingLeft(t *testing.T) {
 	t.Helper()
-	require.Empty(t, containers(t), "containers are left")
+	require.Empty(t, containers(t, d.state), "containers are left")
 	require.Empty(t, glob(t, d.state, "run", "*", "*"), "control directories are left")
 	require.Empty(t, glob(t, d.state, "artifacts", "tmp", "*"), "half-written artifacts are left")
 }
@@ -149,12 +149,19 @@ func glob(t *testing.T, parts ...string) []string {
 	return found
 }
 
-// containers lists what carries our label, in any state.
-func containers(t *testing.T) []string {
+// containers lists what carries our label, in any state, and has something of
+// this state directory mounted. Others may use the same engine.
+func containers(t *testing.T, state string) []string {
 	t.Helper()
-	out, err := exec.Command("docker", "ps", "-aq", "--filter", "label=mcpx.owner").Output()
+	out, err := exec.Command("docker", "ps", "-a", "--no-trunc", "--filter", "label=mcpx.owner", "--format", "{{.ID}} {{.Mounts}}").Output()
 	require.NoError(t, err)
-	return strings.Fields(string(out))
+	var ours []string
+	for line := range strings.Lines(string(out)) {
+		if strings.Contains(line, state) {
+			ours = append(ours, strings.TrimSpace(line))
+		}
+	}
+	return ours
 }
 
 // post sends a body to /v1/exec and returns the status and the answer.

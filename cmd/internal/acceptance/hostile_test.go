@@ -123,9 +123,9 @@ func TestHostileScripts(t *testing.T) {
 		{"no network", "#!/usr/bin/env python3\nimport socket\nfor host,port in [('1.1.1.1',80),('169.254.169.254',80),('::ffff:169.254.169.254',80),('172.17.0.1',22)]:\n  try:\n    socket.create_connection((host,port),timeout=2); print('REACHED',host)\n  except OSError: pass\ntry:\n  socket.getaddrinfo('example.com',80); print('RESOLVED')\nexcept OSError: print('closed')", run.Options{}, quick("closed\n")},
 
 		// Disks.
-		{"full outbox", "#!/bin/bash\ndd if=/dev/zero of=$MCPX_OUTBOX/big bs=1M count=100000 2>&1 | tail -3; exit ${PIPESTATUS[0]}", run.Options{}, noSpace},
-		{"full /tmp", "#!/bin/bash\ndd if=/dev/zero of=/tmp/big bs=1M count=100000 2>&1 | tail -3; exit ${PIPESTATUS[0]}", run.Options{}, noSpace},
-		{"full /dev/shm", "#!/bin/bash\ndd if=/dev/zero of=/dev/shm/big bs=1M count=100000 2>&1 | tail -3; exit ${PIPESTATUS[0]}", run.Options{}, noSpace},
+		{"full outbox", "#!/bin/bash\ndd if=/dev/zero of=$MCPX_OUTBOX/big bs=1M count=100000 2>&1 | tail -4; exit ${PIPESTATUS[0]}", run.Options{}, noSpace},
+		{"full /tmp", "#!/bin/bash\ndd if=/dev/zero of=/tmp/big bs=1M count=100000 2>&1 | tail -4; exit ${PIPESTATUS[0]}", run.Options{}, noSpace},
+		{"full /dev/shm", "#!/bin/bash\ndd if=/dev/zero of=/dev/shm/big bs=1M count=100000 2>&1 | tail -4; exit ${PIPESTATUS[0]}", run.Options{}, noSpace},
 		{"root is read-only", "#!/bin/bash\ntouch /x /usr/x /etc/x /run/mcpx/job/x 2>/dev/null; ls /x /usr/x /etc/x /run/mcpx/job/x 2>/dev/null; echo end", run.Options{}, stdout("end\n")},
 		{"links in the outbox", "#!/bin/bash\nln -s /etc/passwd $MCPX_OUTBOX/a; ln -s / $MCPX_OUTBOX/d; mkfifo $MCPX_OUTBOX/p; : > $MCPX_OUTBOX/empty; echo x > $MCPX_OUTBOX/ok", run.Options{}, func(t *testing.T, r run.Result) {
 			require.Len(t, r.Artifacts, 2)
@@ -202,7 +202,7 @@ func TestBadRequestsAreAnsweredAndLeaveNothing(t *testing.T) {
 		{"bad duration", `{"source":"#!/bin/bash","options":{"timeout":"soon"}}`, "invalid_option", "options.timeout", 400},
 		{"unknown interpreter", `{"source":"#!/usr/bin/env nosuchlang\n"}`, "unknown_interpreter", "", 400},
 		{"missing file", `{"file":"nosuch"}`, "script_not_found", "file", 404},
-		{"no such directory", `{"source":"#!/bin/bash\npwd","options":{"cwd":"/nope/at/all"}}`, "cwd_not_found", "options.cwd", 400},
+		{"no such directory", `{"source":"#!/bin/bash\npwd","options":{"cwd":"/nope/at/all"}}`, "cwd_not_found", "options.cwd", 404},
 		{"NUL", `{"source":"#!/bin/bash\necho \u0000"}`, "invalid_script", "source", 400},
 		{"NUL in the shebang", `{"source":"#!/bin/ba\u0000sh"}`, "invalid_script", "source", 400},
 		{"long shebang", `{"source":"#!/` + strings.Repeat("x", 5000) + `"}`, "", "", 400},
@@ -230,7 +230,7 @@ func TestBadRequestsAreAnsweredAndLeaveNothing(t *testing.T) {
 			}
 		})
 	}
-	require.Empty(t, containers(t))
+	require.Empty(t, containers(t, d.state))
 }
 
 func TestTenMegabyteScriptRuns(t *testing.T) {
@@ -333,7 +333,7 @@ func TestKilledDaemonLeavesNothingAndTellsOfEveryRun(t *testing.T) {
 	d.kill(t)
 
 	again := start(t, state)
-	within(t, 20*time.Second, "containers gone", func() bool { return len(containers(t)) == 0 })
+	within(t, 20*time.Second, "containers gone", func() bool { return len(containers(t, state)) == 0 })
 	require.Equal(t, runs, again.count(t, run.Lost))
 	for _, s := range again.list(t, run.Lost) {
 		resp, err := again.http.Get("http://mcpx/v1/runs/" + s.RunID + "/frames?after=0")
@@ -414,5 +414,5 @@ func TestCommandLineRunsWithoutADaemon(t *testing.T) {
 			}
 		})
 	}
-	require.Empty(t, containers(t))
+	require.Empty(t, containers(t, state))
 }
