@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -49,20 +50,34 @@ func (r *relay) close() {
 }
 
 func (r *relay) serve(ctx context.Context) {
-	for {
-		select {
-		case r.places <- struct{}{}:
-		case <-ctx.Done():
-			return
-		}
+	for r.place(ctx) {
 		conn, err := r.listener.Accept()
 		if err != nil {
-			return
+			<-r.places
+			pause(ctx) // out of descriptors, say: the script may let go of some
+			continue
 		}
 		r.running.Go(func() {
+			defer func() { <-r.places }()
 			r.connect(ctx, conn)
-			<-r.places
 		})
+	}
+}
+
+// place waits for a place; false when the relay ends.
+func (r *relay) place(ctx context.Context) bool {
+	select {
+	case r.places <- struct{}{}:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func pause(ctx context.Context) {
+	select {
+	case <-time.After(10 * time.Millisecond):
+	case <-ctx.Done():
 	}
 }
 

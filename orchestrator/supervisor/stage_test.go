@@ -22,6 +22,7 @@ type stage struct {
 	Init    string
 	Test    string // this binary, becomes /test
 	Pids    uint64 // of the uid, 0 for no limit
+	NoFile  uint64 // 0 for no limit
 	UID     int    // of init and script
 	Caps    bool   // keep root and its capabilities
 	LoDown  bool   // leave the loopback down
@@ -113,15 +114,24 @@ func (s stage) restrict() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no new privileges: %w", err)
 	}
+	if !s.Caps {
+		if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+			return fmt.Errorf("capabilities: %w", err)
+		}
+	}
 	if !s.Caps && os.Getuid() != s.UID {
 		if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(s.UID), syscall.Setuid(s.UID)); err != nil {
 			return fmt.Errorf("uid: %w", err)
 		}
 	}
-	if s.Pids == 0 {
+	return errors.Join(limit(unix.RLIMIT_NPROC, s.Pids), limit(unix.RLIMIT_NOFILE, s.NoFile))
+}
+
+func limit(of int, n uint64) error {
+	if n == 0 {
 		return nil
 	}
-	return unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: s.Pids, Max: s.Pids})
+	return syscall.Setrlimit(of, &syscall.Rlimit{Cur: n, Max: n})
 }
 
 func loopbackUp() error {
@@ -148,6 +158,8 @@ func namespaces() *syscall.SysProcAttr {
 		a.Cloneflags |= unix.CLONE_NEWUSER
 		a.UidMappings = []syscall.SysProcIDMap{{ContainerID: boxUID, HostID: os.Getuid(), Size: 1}}
 		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: boxUID, HostID: os.Getgid(), Size: 1}}
+		// A uid that is not root keeps these only over an exec.
+		a.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYS_CHROOT, unix.CAP_NET_ADMIN, unix.CAP_DAC_OVERRIDE}
 	}
 	return a
 }
