@@ -19,16 +19,59 @@ import (
 
 	"mcpx/orchestrator/engine"
 	"mcpx/orchestrator/frame"
+	"mcpx/orchestrator/run"
 	"mcpx/orchestrator/sidecar"
+	"mcpx/orchestrator/tool"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // notes is a run that remembers what its script said.
 type notes struct {
-	emits []string
-	logs  []string
-	fail  error
+	emits   []string
+	logs    []string
+	results []string
+	calls   []string
+	called  chan struct{} // told of each call, when set
+	fail    error
+}
+
+func (n *notes) Result(value json.RawMessage) error {
+	n.results = append(n.results, string(value))
+	return n.fail
+}
+
+func (n *notes) Tools(context.Context) ([]tool.Server, error) {
+	return []tool.Server{{Name: "s", Namespace: "s", Tools: []tool.Tool{}}}, n.fail
+}
+
+func (n *notes) Call(ctx context.Context, server, name string, args json.RawMessage) (tool.Result, error) {
+	if n.called != nil {
+		n.called <- struct{}{}
+		<-ctx.Done()
+		return tool.Result{}, context.Cause(ctx)
+	}
+	n.calls = append(n.calls, server+"."+name+" "+string(args))
+	switch name {
+	case "broken":
+		return tool.Result{IsError: true, Raw: json.RawMessage(`{"isError":true,"content":[{"type":"text","text":"no"}]}`)}, nil
+	case "denied":
+		return tool.Result{}, &run.Error{Code: run.CodeDenied, Class: errdefs.ErrPermissionDenied, Message: "not granted", Hint: "ask"}
+	}
+	return tool.Result{Raw: json.RawMessage(`{"content":[{"type":"text","text":"{\"a\":1}"}]}`)}, n.fail
+}
+
+func (n *notes) Artifact(_ context.Context, name, mime string, size int64, body io.Reader) (run.Artifact, error) {
+	text, err := io.ReadAll(body)
+	return run.Artifact{ID: "a", Name: name, MIME: mime, Size: int64(len(text))}, errors.Join(err, n.fail)
+}
+
+func (n *notes) OpenArtifact(_ context.Context, id string) (run.Artifact, *os.File, error) {
+	if id != "a" {
+		return run.Artifact{}, nil, &run.Error{Code: run.CodeNotFound, Class: errdefs.ErrNotFound, Message: "no artifact"}
+	}
+	file, err := os.Open(os.Args[0])
+	return run.Artifact{ID: "a", Name: "x", MIME: "application/octet-stream", SHA256: "00"}, file, err
 }
 
 func (n *notes) Emit(value json.RawMessage) error {
@@ -85,7 +128,7 @@ func TestScriptSpeaksToItsRun(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, status, "no script runs yet")
 
 	n := &notes{}
-	s.Bind(n)
+	release := s.Bind(t.Context(), n)
 	for _, call := range []struct {
 		path, body string
 		status     int
@@ -110,7 +153,7 @@ func TestScriptSpeaksToItsRun(t *testing.T) {
 	require.Equal(t, 500, status)
 	require.NotContains(t, text, "disk")
 
-	s.Bind(nil)
+	release()
 	status, _ = post(t, c, "/v1/emit", `3`)
 	require.Equal(t, http.StatusServiceUnavailable, status, "the script is over")
 }
@@ -118,7 +161,7 @@ func TestScriptSpeaksToItsRun(t *testing.T) {
 func TestEntriesAreBounded(t *testing.T) {
 	s, c := open(t, t.TempDir())
 	n := &notes{}
-	s.Bind(n)
+	defer s.Bind(t.Context(), n)()
 	status, _ := post(t, c, "/v1/emit", `"`+strings.Repeat("x", 1<<20)+`"`)
 	require.Equal(t, http.StatusRequestEntityTooLarge, status)
 	block := `"` + strings.Repeat("x", 1<<20-2) + `"`
@@ -174,4 +217,60 @@ func TestSocketPathMayBeLong(t *testing.T) {
 	info, err := os.Stat(filepath.Join(dir, engine.SocketName))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o666), info.Mode().Perm(), "any USER of an image can connect")
+}
+
+func TestToolCalls(t *testing.T) {
+	s, c := open(t, t.TempDir())
+	n := &notes{}
+	defer s.Bind(t.Context(), n)()
+	for _, call := range []struct {
+		path, body string
+		status     int
+		answer     string
+	}{
+		{"/v1/call/s/t", `{"x":1}`, 200, `{"value":{"a":1},"raw":{"content":[{"type":"text","text":"{\"a\":1}"}]}}`},
+		{"/v1/call/s/broken", `{}`, 200, `{"isError":true,"text":"no","raw":{"isError":true,"content":[{"type":"text","text":"no"}]}}`},
+		{"/v1/call/s/denied", `{}`, 403, `{"type":"about:blank","title":"Forbidden","status":403,"detail":"not granted","code":"denied","hint":"ask"}`},
+		{"/v1/call/a%2Fb/t", `{}`, 200, ""},
+		{"/v1/result", `7`, 204, ""},
+	} {
+		status, text := post(t, c, call.path, call.body)
+		require.Equal(t, call.status, status, "%s: %s", call.path, text)
+		if call.answer != "" {
+			require.JSONEq(t, call.answer, text)
+		}
+	}
+	require.Contains(t, n.calls, `a/b.t {}`)
+	require.Equal(t, []string{"7"}, n.results)
+}
+
+// What a script has asked for ends with it: its run waits for the answer.
+func TestReleaseEndsCallsUnderWay(t *testing.T) {
+	s, c := open(t, t.TempDir())
+	n := &notes{called: make(chan struct{})}
+	release := s.Bind(t.Context(), n)
+	answered := make(chan int)
+	go func() {
+		status, _ := post(t, c, "/v1/call/s/t", `{}`)
+		answered <- status
+	}()
+	<-n.called
+	release()
+	require.Equal(t, http.StatusInternalServerError, <-answered)
+}
+
+func TestArtifactsGoUpAndDown(t *testing.T) {
+	s, c := open(t, t.TempDir())
+	defer s.Bind(t.Context(), &notes{})()
+	status, text := post(t, c, "/v1/artifacts?name=a.json", `{"x":1}`)
+	require.Equal(t, http.StatusCreated, status, text)
+	require.JSONEq(t, `{"id":"a","name":"a.json","mime":"application/json","size":7,"sha256":"","uri":""}`, text)
+	resp, err := c.Get("http://mcpx/v1/artifacts/a")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	require.Equal(t, 200, resp.StatusCode)
+	resp, err = c.Get("http://mcpx/v1/artifacts/b")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	require.Equal(t, 404, resp.StatusCode)
 }
