@@ -15,8 +15,8 @@ examples/daemon.sh start
 title "Scripts on the command line: bin/mcpx run examples/…, each in a fresh container of its own"
 examples/check.sh
 
-title "A picture from the daemon's outbox: bin/mcpx run --remote examples/picture.py"
-bin/mcpx run --remote examples/picture.py
+title "A picture, by way of the daemon: bin/mcpx run --remote=unix://$socket examples/picture.py"
+bin/mcpx run --remote="unix://$socket" examples/picture.py
 bin/mcpx artifacts ls | head -n 2
 
 title "A script over HTTP"
