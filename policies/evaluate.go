@@ -44,6 +44,7 @@ type Grant struct {
 	// DroppedEnv names the caller's variables that do not pass.
 	DroppedEnv  []string
 	MountsAllow []MountRule
+	Tools       ToolRules
 	// Reasons say of every value where it comes from.
 	Reasons []Reason
 }
@@ -68,6 +69,7 @@ func (d *Document) Evaluate(f Facts) (Grant, error) {
 	}
 	g := r.grant()
 	g.Policy, g.Timeout, g.Env, g.DroppedEnv = d.Name+"/"+r.Name, timeout, env, dropped
+	g.Tools.Policy = g.Policy
 	g.Reasons = reasons(r, f)
 	return g, nil
 }
@@ -79,6 +81,7 @@ func (r Rule) grant() Grant {
 		NoFile: r.NoFile, ShmBytes: r.ShmBytes, Timeout: r.Timeout, Grace: r.Grace,
 		OutputKeep: r.OutputKeep, OutputLimit: r.OutputLimit, TmpBytes: r.TmpBytes, WorkBytes: r.WorkBytes,
 		OutboxBytes: r.OutboxBytes, OutboxFiles: r.OutboxFiles, Network: r.Network, MountsAllow: r.MountsAllow,
+		Tools: ToolRules{Allow: r.ToolsAllow, Deny: r.ToolsDeny, ConfirmDestructive: r.ConfirmDestructive},
 	}
 }
 

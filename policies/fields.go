@@ -84,6 +84,9 @@ func limitFields() []field {
 		texts("env.deny", func(r *Rule) *[]string { return &r.EnvDeny }, each(envPattern())),
 		bind("env.set", func(r *Rule) *map[string]string { return &r.EnvSet }, readTextMap, checkEnvSet, showNames),
 		bind("mounts.allow", func(r *Rule) *[]MountRule { return &r.MountsAllow }, readMounts, anything[[]MountRule], showMounts),
+		texts("tools.allow", func(r *Rule) *[]string { return &r.ToolsAllow }, each(toolPattern())),
+		texts("tools.deny", func(r *Rule) *[]string { return &r.ToolsDeny }, each(toolPattern())),
+		bind("tools.confirmDestructive", func(r *Rule) *bool { return &r.ConfirmDestructive }, readBool, anything[bool], strconv.FormatBool),
 	}
 }
 
@@ -125,6 +128,10 @@ func formatCPUs(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
 func envPattern() func(string) error {
 	return matches(envPatternForm, "a variable's name, in which * stands for anything")
+}
+
+func toolPattern() func(string) error {
+	return matches(toolPatternForm, "server.tool, in which * stands for anything")
 }
 
 func anything[T any](T) error { return nil }

@@ -54,6 +54,10 @@ type Rule struct {
 	EnvDeny     []string
 	EnvSet      map[string]string
 	MountsAllow []MountRule
+	ToolsAllow  []string // "server.tool" patterns
+	ToolsDeny   []string
+	// ConfirmDestructive refuses tools that may destroy, for nobody is asked.
+	ConfirmDestructive bool
 
 	from map[string]source
 }

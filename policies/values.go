@@ -73,6 +73,14 @@ func readNumber(n ast.Node) (float64, error) {
 	return float64(i), nil
 }
 
+func readBool(n ast.Node) (bool, error) {
+	v, ok := n.(*ast.BoolNode)
+	if !ok {
+		return false, fmt.Errorf("%s, where true or false is due", nodeKind(n))
+	}
+	return v.Value, nil
+}
+
 func readDuration(n ast.Node) (time.Duration, error) {
 	text, err := readText(n)
 	if err != nil {
@@ -185,10 +193,12 @@ func checkMount(dir string) error {
 }
 
 var (
-	wordForm       = regexp.MustCompile(`^[a-z][a-z0-9.+_-]{0,63}$`)
-	nameForm       = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}$`)
-	extensionForm  = regexp.MustCompile(`^\.[a-z0-9][a-z0-9_+-]{0,31}$`)
-	envPatternForm = regexp.MustCompile(`^[A-Za-z0-9_*]+$`)
+	wordForm      = regexp.MustCompile(`^[a-z][a-z0-9.+_-]{0,63}$`)
+	nameForm      = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}$`)
+	extensionForm = regexp.MustCompile(`^\.[a-z0-9][a-z0-9_+-]{0,31}$`)
+	// The names of MCP servers and tools hold no space and no comma.
+	toolPatternForm = regexp.MustCompile(`^[^\s,]{1,256}$`)
+	envPatternForm  = regexp.MustCompile(`^[A-Za-z0-9_*]+$`)
 )
 
 // Checks say what is wrong with a value that has the right type.
