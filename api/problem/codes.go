@@ -1,6 +1,7 @@
 package problem
 
 import (
+	"context"
 	"mime"
 
 	"github.com/containerd/errdefs"
@@ -33,6 +34,9 @@ type Code struct {
 	// HTTP and Exit stand where the class alone would say too little; 0 else.
 	HTTP int
 	Exit int
+	// Once: what was asked for may have been done, so that nobody should be
+	// told to try again, whatever the class says.
+	Once bool
 }
 
 // Codes lists all, those of refused requests first, then those that are found
@@ -66,6 +70,17 @@ func Codes() []Code {
 		{Name: CodeQuotaExceeded, Class: errdefs.ErrResourceExhausted, HTTP: 507, Exit: ExitNoRoom, Meaning: "the artifact store's quota is used up"},
 		{Name: CodeDiskFull, Class: errdefs.ErrResourceExhausted, HTTP: 507, Exit: ExitNoRoom, Meaning: "the disk is full"},
 		{Name: CodeDaemonUnavailable, Class: errdefs.ErrUnavailable, Meaning: "no daemon answers at the endpoint, or its answer broke off"},
+
+		{Name: run.CodeUnknownServer, Class: errdefs.ErrNotFound, HTTP: 404, Exit: ExitUsage, Meaning: "no MCP server of that name is configured"},
+		{Name: run.CodeUnknownTool, Class: errdefs.ErrNotFound, HTTP: 404, Exit: ExitUsage, Meaning: "the MCP server has no such tool; near names are suggested"},
+		{Name: run.CodeInvalidArguments, Class: errdefs.ErrInvalidArgument, Meaning: "the arguments fail the tool's schema; no call was made"},
+		{Name: run.CodeToolDenied, Class: errdefs.ErrPermissionDenied, Meaning: "a policy or the configuration keeps the tool back"},
+		{Name: run.CodeUpstreamUnavailable, Class: errdefs.ErrUnavailable, Meaning: "the MCP server cannot be reached or started; no call was made"},
+		{Name: run.CodeUpstreamTimeout, Class: context.DeadlineExceeded, Meaning: "the tool did not answer in time; whether it did its work is unknown"},
+		{Name: run.CodeUpstreamError, Class: errdefs.ErrUnknown, HTTP: 502, Exit: ExitOurs, Meaning: "the MCP server answered the call with a protocol error"},
+		{Name: run.CodeOutcomeUnknown, Class: errdefs.ErrUnavailable, HTTP: 502, Exit: ExitOurs, Once: true, Meaning: "the MCP server went away under the call, which may have been carried out"},
+		{Name: run.CodeResponseTooLarge, Class: errdefs.ErrOutOfRange, HTTP: 502, Exit: ExitOurs, Meaning: "the tool did its work and its answer is over the size limit"},
+		{Name: run.CodeInvalidResponse, Class: errdefs.ErrDataLoss, HTTP: 502, Exit: ExitOurs, Meaning: "the tool's answer cannot be read; it may have done its work"},
 
 		{Name: run.CodeTimedOut, Class: errdefs.ErrAborted, HTTP: 504, Exit: ExitTimeout, Meaning: "the script ran into its time limit"},
 		{Name: run.CodeOOMKilled, Class: errdefs.ErrAborted, Meaning: "the script ran into its memory limit"},

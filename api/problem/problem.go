@@ -76,7 +76,7 @@ func Of(err error) Row {
 		}
 		if listed && c.HTTP != 0 {
 			row := byClass(class)
-			row.HTTP, row.Exit = c.HTTP, c.Exit
+			row.HTTP, row.Exit, row.Retry = c.HTTP, c.Exit, row.Retry && !c.Once
 			return row
 		}
 	}
@@ -209,6 +209,9 @@ func byStatus(status int) Row {
 			return row
 		}
 	}
+	if status == http.StatusBadGateway {
+		return byClass(errdefs.ErrUnavailable) // without one of our codes it is a proxy's
+	}
 	for _, c := range Codes() {
 		if c.HTTP == status {
 			return byClass(c.Class)
@@ -216,7 +219,7 @@ func byStatus(status int) Row {
 	}
 	switch {
 	case status >= 500:
-		return byClass(errdefs.ErrUnavailable) // 502 and its kind come from proxies
+		return byClass(errdefs.ErrUnavailable)
 	case status >= 400:
 		return byClass(errdefs.ErrInvalidArgument)
 	}

@@ -197,3 +197,13 @@ func TestExitCodeOfAResult(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatMayBeDoneIsNotToldToTryAgain(t *testing.T) {
+	row := problem.Of(&run.Error{Code: run.CodeOutcomeUnknown, Class: errdefs.ErrUnavailable})
+	require.Equal(t, 502, row.HTTP)
+	require.False(t, row.Retry)
+	w := httptest.NewRecorder()
+	problem.Write(w, problem.New(&run.Error{Code: run.CodeOutcomeUnknown, Class: errdefs.ErrUnavailable}))
+	require.Empty(t, w.Header().Get("Retry-After"))
+	require.True(t, problem.Of(&run.Error{Code: run.CodeUpstreamUnavailable, Class: errdefs.ErrUnavailable}).Retry)
+}

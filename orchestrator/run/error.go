@@ -50,6 +50,17 @@ const (
 	CodeForbidden          = "forbidden"           // foreign Origin or Host
 	CodeInternal           = "internal"            // our fault
 
+	CodeUnknownServer       = "unknown_server"       // no MCP server of that name is configured
+	CodeUnknownTool         = "unknown_tool"         // the server has no such tool
+	CodeInvalidArguments    = "invalid_arguments"    // they fail the tool's schema; no call was made
+	CodeToolDenied          = "tool_denied"          // a policy or the configuration keeps the tool back
+	CodeUpstreamUnavailable = "upstream_unavailable" // the MCP server can't be reached; no call was made
+	CodeUpstreamTimeout     = "upstream_timeout"     // the tool did not answer in time
+	CodeUpstreamError       = "upstream_error"       // the MCP server answered with a protocol error
+	CodeOutcomeUnknown      = "outcome_unknown"      // the server went away under the call
+	CodeResponseTooLarge    = "response_too_large"   // the tool's answer is over the limit
+	CodeInvalidResponse     = "invalid_response"     // the tool's answer can't be read
+
 	CodeTimedOut    = "timed_out"    // script's wall clock
 	CodeOOMKilled   = "oom_killed"   // script's memory
 	CodeOutputLimit = "output_limit" // script's output
