@@ -54,6 +54,7 @@ func observer(t *testing.T) *client.Client {
 	c, err := client.NewClientWithOpts(client.WithHost(docker.DefaultHost), client.WithAPIVersionNegotiation())
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
+	require.NoError(t, c.NewVersionError(t.Context(), "1.41", "looking"), "negotiated at once, for the client is not safe later")
 	return c
 }
 

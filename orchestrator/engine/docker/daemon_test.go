@@ -19,8 +19,9 @@ import (
 // daemon answers like Docker, as far as a test has put answers in. It is for
 // what a real one does rarely, or only when it is broken.
 type daemon struct {
-	t    *testing.T
-	host string
+	t       *testing.T
+	host    string
+	version string // of the API
 
 	mu      sync.Mutex
 	answers map[string][]answer // by "METHOD /path"; the last one stays
@@ -35,14 +36,12 @@ type answer struct {
 	do     func(w http.ResponseWriter, r *http.Request)
 }
 
-const apiPrefix = "/v1.41"
-
 func newDaemon(t *testing.T) *daemon {
 	dir := shortDir(t)
 	socket := filepath.Join(dir, "s")
 	listener, err := net.Listen("unix", socket)
 	require.NoError(t, err)
-	d := &daemon{t: t, host: "unix://" + socket, answers: map[string][]answer{}, bodies: map[string]string{}}
+	d := &daemon{t: t, host: "unix://" + socket, version: "1.41", answers: map[string][]answer{}, bodies: map[string]string{}}
 	server := &http.Server{Handler: d}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
@@ -67,10 +66,10 @@ func (d *daemon) on(method, path string, all ...answer) {
 
 func (d *daemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/_ping" {
-		w.Header().Set("Api-Version", strings.TrimPrefix(apiPrefix, "/v"))
+		w.Header().Set("Api-Version", d.version)
 		return
 	}
-	key := r.Method + " " + strings.TrimPrefix(r.URL.Path, apiPrefix)
+	key := r.Method + " " + strings.TrimPrefix(r.URL.Path, "/v"+d.version)
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		d.t.Error(err)

@@ -117,8 +117,25 @@ func (e *Engine) Name() string { return "docker" }
 // Close drops the connections to the daemon.
 func (e *Engine) Close() error { return e.client.Close() }
 
+// minAPI is the first version with all that containers here are made of
+// (Docker 20.10).
+const minAPI = "1.41"
+
+// negotiate settles the version of the API, once. It comes before the first
+// question of any kind: the client's own negotiation is late for some calls,
+// and not safe when two of them are the first.
+func (e *Engine) negotiate(ctx context.Context) error {
+	if err := e.client.NewVersionError(ctx, minAPI, "making containers for scripts"); err != nil {
+		return e.fault(ctx, "docker's API", err)
+	}
+	return nil
+}
+
 // Info asks the daemon what it can do.
 func (e *Engine) Info(ctx context.Context) (engine.Info, error) {
+	if err := e.negotiate(ctx); err != nil {
+		return engine.Info{}, err
+	}
 	version, err := e.client.ServerVersion(ctx)
 	if err != nil {
 		return engine.Info{}, e.fault(ctx, "version of docker", err)

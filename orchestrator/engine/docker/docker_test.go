@@ -63,6 +63,14 @@ func TestInfoTellsWhatTheDaemonSays(t *testing.T) {
 	require.False(t, got.Seccomp || got.MemoryLimit || got.PidsLimit || got.CPULimit || got.GPU)
 }
 
+func TestOldDaemonIsRefused(t *testing.T) {
+	d := newDaemon(t)
+	d.version = "1.39"
+	_, err := d.engine(docker.Config{}).EnsureImage(t.Context(), "i", engine.PullNever)
+	require.ErrorContains(t, err, "requires API version 1.41")
+	require.Empty(t, d.asked)
+}
+
 func TestEngineThatGoesAwayIsUnavailable(t *testing.T) {
 	d := newDaemon(t)
 	d.on("GET", "/version", hangUp())

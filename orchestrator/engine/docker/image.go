@@ -48,6 +48,9 @@ func (e *Engine) EnsureImage(ctx context.Context, ref string, pull engine.PullPo
 
 // inspect yields what is known of an image, and remembers what its ID stands for.
 func (e *Engine) inspect(ctx context.Context, ref string) (engine.Image, error) {
+	if err := e.negotiate(ctx); err != nil {
+		return engine.Image{}, err
+	}
 	i, err := e.client.ImageInspect(ctx, ref)
 	if errdefs.IsNotFound(err) {
 		return engine.Image{}, notHere(ref, "")

@@ -48,6 +48,9 @@ func (e *Engine) request(ctx context.Context, spec engine.Spec) (request, error)
 	if err := ctx.Err(); err != nil {
 		return request{}, context.Cause(ctx)
 	}
+	if err := e.negotiate(ctx); err != nil {
+		return request{}, err
+	}
 	if err := e.checkSources(spec.Mounts); err != nil {
 		return request{}, err
 	}

@@ -76,6 +76,9 @@ func (e *Engine) Sweep(ctx context.Context, owner string) (int, error) {
 // removeAll removes what a filter finds, whatever its state, and counts it. A
 // container that can't be removed does not keep the others.
 func (e *Engine) removeAll(ctx context.Context, which filters.Args) (int, error) {
+	if err := e.negotiate(ctx); err != nil {
+		return 0, err
+	}
 	found, err := e.client.ContainerList(ctx, container.ListOptions{All: true, Filters: which})
 	if err != nil {
 		return 0, e.fault(ctx, "list of containers", err)

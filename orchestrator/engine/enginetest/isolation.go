@@ -80,18 +80,26 @@ func specsUser(b *bench) {
 	require.Equal(b, "12345\n23456\n23456\n12345:23456\n", r.stdout)
 }
 
+// readOnly tries as the usual user and as root, whom no mode of a file keeps out.
 func readOnly(b *bench) {
-	r := b.sh(`for d in / /etc /usr /bin /var /root /home /run /run/mcpx /run/mcpx/job /mcpx /proc/sys /proc/sys/kernel /sys /sys/fs/cgroup /sys/fs/cgroup/memory /dev; do
+	const text = `for d in / /etc /usr /bin /var /root /home /run /run/mcpx /run/mcpx/job /mcpx /proc/sys /proc/sys/kernel /sys /sys/fs/cgroup/memory; do
   (: > $d/x.mcpx) 2> /dev/null && echo "made a file in $d"
 done
 (echo core > /proc/sys/kernel/core_pattern) 2> /dev/null && echo "set the core pattern"
 (echo 1 > /proc/sys/kernel/sysrq) 2> /dev/null && echo "set sysrq"
 (echo x > /etc/passwd) 2> /dev/null && echo "wrote passwd"
 (echo x > /mcpx/init) 2> /dev/null && echo "wrote init"
-(mkdir /sys/fs/cgroup/memory/x || mkdir /sys/fs/cgroup/x) 2> /dev/null && echo "made a cgroup"
-exit 0`)
-	b.exits(r, 0)
-	require.Empty(b, r.stdout)
+(echo x > /etc/hosts) 2> /dev/null && echo "wrote hosts"
+(mkdir /sys/fs/cgroup/memory/x || mkdir /sys/fs/cgroup/pids/x) 2> /dev/null && echo "made a cgroup"
+(mount -o remount,rw /) 2> /dev/null && echo "remounted the root"
+exit 0`
+	for _, user := range []string{b.User, "0:0"} {
+		spec := b.spec("sh")
+		spec.User = user
+		r := b.run(b.prepare(spec), shell(text))
+		b.exits(r, 0)
+		require.Empty(b, r.stdout, user)
+	}
 }
 
 func nothingOfTheHost(b *bench) {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/containerd/errdefs"
 	"github.com/stretchr/testify/require"
 
 	"mcpx/orchestrator/engine"
@@ -14,6 +15,7 @@ func mountChecks() []check {
 		{"MountsShowTheHostsDirectory", mountsShow},
 		{"MountsAreReadOnlyUnlessWritable", enforced(mountsReadOnly)},
 		{"MountOfNothingLeavesNothing", mountOfNothing},
+		{"OnlyDirectoriesAreMounted", enforced(onlyDirectories)},
 		{"EnginesSocketIsNotMounted", enforced(engineSocket)},
 		{"PlacesOfTheContainerAreNotCovered", enforced(placesNotCovered)},
 	}
@@ -68,6 +70,13 @@ func mountOfNothing(b *bench) {
 	_, err := b.Engine.Prepare(b.Context(), spec)
 	require.ErrorContains(b, err, missing)
 	require.NoDirExists(b, missing)
+}
+
+func onlyDirectories(b *bench) {
+	spec := b.spec("sh")
+	spec.Mounts = []engine.Mount{{Source: filepath.Join(b.shared(), "theirs"), Target: "/mnt/x"}}
+	_, err := b.Engine.Prepare(b.Context(), spec)
+	require.ErrorIs(b, err, errdefs.ErrInvalidArgument)
 }
 
 func engineSocket(b *bench) {
