@@ -67,7 +67,7 @@ func (a *attempt) collect(ctx context.Context) {
 	defer cancel()
 	err := a.container.Collect(ctx, &collector{
 		ctx: ctx, store: a.config.Artifacts, emit: a.emit, filesLeft: grant.OutboxFiles,
-		meta: artifacts.Meta{Run: a.id, Session: a.plan.Request.Options.Session, Principal: a.plan.Caller.Principal},
+		meta: a.meta(),
 	})
 	if err != nil {
 		a.log.Warn("outbox was not read to its end", "error", err)

@@ -2,7 +2,6 @@ package orchestrator
 
 import (
 	"context"
-	"encoding/json"
 	"sync"
 	"time"
 
@@ -38,17 +37,4 @@ func (d *deadline) stop() {
 	if d.timer != nil {
 		d.timer.Stop()
 	}
-}
-
-// sideRun is a run as its sidecar sees it.
-type sideRun struct{ attempt *attempt }
-
-// Emit records a value that the script handed out.
-func (s sideRun) Emit(value json.RawMessage) error {
-	return s.attempt.emit(run.EventEmit, &run.Emit{Value: value})
-}
-
-// Log records a line of the script for its readers.
-func (s sideRun) Log(level, message string) error {
-	return s.attempt.emit(run.EventLog, &run.Log{Level: level, Message: message})
 }

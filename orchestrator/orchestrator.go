@@ -5,6 +5,7 @@ package orchestrator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -34,6 +35,12 @@ type Config struct {
 	// Owner marks what this life of the process makes (engine.LabelOwner).
 	Owner string
 	Log   *slog.Logger
+	// Tools are what scripts may call; nil: nothing.
+	Tools Tools
+	// Audit keeps a record of tool calls; nil: none.
+	Audit Auditor
+	// AuditKey keys the hashes of calls' arguments.
+	AuditKey []byte
 
 	// Interpreter is the setting script.interpreter, a command line.
 	Interpreter string
@@ -102,6 +109,7 @@ type attempt struct {
 	side      *sidecar.Sidecar
 	dir       string
 	container engine.Container
+	value     json.RawMessage // what the script gave as its result
 	cleaned   sync.Once
 }
 
@@ -179,8 +187,8 @@ func (a *attempt) runScript(ctx context.Context, image engine.Image) (*engine.Ex
 
 	job := a.plan.Job
 	job.Env = environment(image.Env, a.plan, a.id)
-	a.side.Bind(sideRun{a})
-	defer a.side.Bind(nil)
+	release := a.side.Bind(ctx, sideRun{a})
+	defer release()
 	exit, err := a.container.Run(ctx, job, engine.IO{
 		Stdin: a.plan.stdin(), Stdout: &a.out.stdout, Stderr: &a.out.stderr,
 		Started: func() {
@@ -189,6 +197,7 @@ func (a *attempt) runScript(ctx context.Context, image engine.Image) (*engine.Ex
 		},
 	})
 	a.over()
+	release()
 	if err != nil && a.out.failure() == nil {
 		return nil, err // the engine lost sight of the script: exit says nothing
 	}
@@ -227,7 +236,17 @@ func (a *attempt) conclude(o outcome) {
 		a.emit(run.EventError, o.problem) //nolint:errcheck // emit has ended the run
 		return
 	}
-	a.emit(run.EventResult, &run.ResultFrame{Value: a.out.result()}) //nolint:errcheck // as above
+	a.emit(run.EventResult, &run.ResultFrame{Value: a.result()}) //nolint:errcheck // as above
+}
+
+// result is what the script gave as its value, else stdout when that is JSON.
+func (a *attempt) result() json.RawMessage {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.value != nil {
+		return a.value
+	}
+	return a.out.result()
 }
 
 func (a *attempt) end(o outcome) *run.End {

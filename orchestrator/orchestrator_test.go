@@ -94,6 +94,10 @@ type bench struct {
 }
 
 func newBench(t *testing.T, e *scripted) *bench {
+	return newBenchWith(t, e, func(*orchestrator.Config) {})
+}
+
+func newBenchWith(t *testing.T, e *scripted, change func(*orchestrator.Config)) *bench {
 	dir := t.TempDir()
 	index, err := sqlite.Open(filepath.Join(dir, "index.db"))
 	require.NoError(t, err)
@@ -101,10 +105,12 @@ func newBench(t *testing.T, e *scripted) *bench {
 	store, err := artifacts.Open(filepath.Join(dir, "artifacts"), index, artifacts.Options{})
 	require.NoError(t, err)
 	runDir := filepath.Join(dir, "run")
-	o, err := orchestrator.New(orchestrator.Config{
+	config := orchestrator.Config{
 		Engine: e, Policies: policies.Default(), Resolver: script.Resolver{}, Artifacts: store,
 		RunDir: runDir, Owner: "o1", Log: slog.New(slog.DiscardHandler),
-	})
+	}
+	change(&config)
+	o, err := orchestrator.New(config)
 	require.NoError(t, err)
 	return &bench{Orchestrator: o, engine: e, dir: runDir}
 }
