@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -299,6 +300,28 @@ func TestLostInitIsLookedInto(t *testing.T) {
 		})
 	}
 }
+
+// TestWriteErrorIsToldBesideAFoundExit also shows that the other words about a
+// lost init are not: the engine has found out.
+func TestWriteErrorIsToldBesideAFoundExit(t *testing.T) {
+	d := newDaemon(t)
+	d.on("POST", "/containers/c1/wait", answer{200, map[string]int{"StatusCode": 0}, nil})
+	d.on("GET", "/containers/c1/json", stateOf(map[string]any{"ExitCode": 137}))
+	box := prepared(t, d, func(in *frame.Reader, out *frame.Writer) {
+		vanishes(in, out)
+		out.Write(frame.Stdout, []byte("x")) //nolint:errcheck // the engine sees what is wrong
+		in.Next()                            //nolint:errcheck // the word to stop
+	})
+	exit, err := box.Run(t.Context(), engine.Job{Argv: []string{"true"}, Cwd: "/"}, engine.IO{Stdout: closed{}})
+	require.ErrorIs(t, err, io.ErrClosedPipe)
+	require.NotErrorIs(t, err, errdefs.ErrUnavailable)
+	require.Equal(t, engine.Exit{Code: -1, Signal: "SIGKILL"}, exit)
+}
+
+// closed is a writer that takes nothing.
+type closed struct{}
+
+func (closed) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 func TestDockerIsAskedForOOMOnlyWhenInitCannotSee(t *testing.T) {
 	for name, c := range map[string]struct {

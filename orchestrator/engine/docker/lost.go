@@ -32,7 +32,7 @@ const (
 const killed = 128 + 9
 
 // lost finds out how a script ended whose init did not report. why says what
-// became of the connection.
+// became of the connection. A stdio error is told beside the exit, as always.
 func (c *Container) lost(ctx context.Context, why error) (engine.Exit, error) {
 	asked := ctx.Err() != nil
 	ctx, cancel := c.engine.bounded(ctx, "end of the container of run "+c.spec.Run, lostTimeout)
@@ -44,9 +44,9 @@ func (c *Container) lost(ctx context.Context, why error) (engine.Exit, error) {
 	case err != nil:
 		return engine.Exit{Code: -1}, err
 	case state.OOMKilled:
-		return engine.Exit{Code: -1, Signal: "SIGKILL", OOMKilled: true}, nil
+		return engine.Exit{Code: -1, Signal: "SIGKILL", OOMKilled: true}, c.link.Failure()
 	case asked, state.ExitCode == killed && !alive:
-		return engine.Exit{Code: -1, Signal: "SIGKILL"}, nil
+		return engine.Exit{Code: -1, Signal: "SIGKILL"}, c.link.Failure()
 	}
 	return engine.Exit{Code: -1}, fmt.Errorf("container of run %s ended with %s: %w", c.spec.Run, ending(state), why)
 }

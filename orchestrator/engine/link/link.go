@@ -46,6 +46,7 @@ type Link struct {
 	hello  frame.HelloMessage
 	state  state
 	oom    int
+	failed error // stdio's, of Run
 
 	closing sync.Once
 	closed  error
@@ -154,16 +155,21 @@ func (l *Link) Run(ctx context.Context, job engine.Job, stdio engine.IO) (engine
 	l.state = running
 	s := newSession(l, job.Grace, stdio)
 	exit, err := s.run(ctx, job)
+	l.failed = s.failure()
 	if err != nil {
 		l.state = broken
-		return engine.Exit{Code: -1}, errors.Join(err, s.failure(), l.Close())
+		return engine.Exit{Code: -1}, errors.Join(err, l.failed, l.Close())
 	}
 	l.state = ended
 	if s.cut {
 		l.state = broken
 	}
-	return exit, s.failure()
+	return exit, l.failed
 }
+
+// Failure is the error of stdio that ended the script during Run, nil for
+// none. It is for an engine that finds the exit by itself after ErrLost.
+func (l *Link) Failure() error { return l.failed }
 
 // lost wraps what ended the conversation.
 func lost(why error) error { return fmt.Errorf("%w: %w", ErrLost, why) }
