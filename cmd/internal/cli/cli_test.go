@@ -5,7 +5,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -42,7 +44,9 @@ func runScripts(t *testing.T, dir string) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 dir,
 		RequireExplicitExec: true,
+		Deadline:            time.Now().Add(scriptTime),
 		Setup: func(e *testscript.Env) error {
+			e.Defer(func() { endDaemon(e.WorkDir) })
 			home := filepath.Join(e.WorkDir, "home")
 			if err := os.MkdirAll(home, 0o755); err != nil {
 				return err
@@ -60,6 +64,20 @@ func runScripts(t *testing.T, dir string) {
 		Condition: func(name string) (bool, error) { return name == engineUnderTest(), nil },
 		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"lines": lines, "nothingleft": nothingLeft},
 	})
+}
+
+// scriptTime is how long all scripts may take.
+const scriptTime = 3 * time.Minute
+
+// endDaemon ends the daemon of a script that did not come to its end.
+func endDaemon(dir string) {
+	text, err := os.ReadFile(filepath.Join(dir, "daemon.pid"))
+	if err != nil {
+		return
+	}
+	if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
 }
 
 // lines checks how many lines a stream of the last command has: lines stderr 1.

@@ -36,8 +36,8 @@ var layers = map[string][]string{
 	"images/runner":              {},
 	"policies":                   {"images", "orchestrator/run"},
 	"artifacts":                  {"orchestrator/run"},
-	"artifacts/indextest":        {"artifacts"},
-	"artifacts/sqlite":           {"artifacts"},
+	"artifacts/sqlite/database":  {},
+	"artifacts/sqlite":           {"artifacts", "artifacts/sqlite/database", "orchestrator/run"},
 
 	// What runs in a container.
 	"orchestrator/supervisor":          {"orchestrator/engine", "orchestrator/frame", "orchestrator/frame/upgrade", "orchestrator/supervisor/proctree"},
@@ -49,22 +49,26 @@ var layers = map[string][]string{
 	"orchestrator/engine/link":       {"orchestrator/engine", "orchestrator/frame"},
 	"orchestrator/engine/docker":     {"orchestrator/engine", "orchestrator/engine/link", "orchestrator/run"},
 	"orchestrator/engine/fake":       {"orchestrator/engine", "orchestrator/engine/link", "orchestrator/supervisor/proctree"},
-	"orchestrator/engine/enginetest": {"orchestrator/engine", "orchestrator/sidecar"},
+	"orchestrator/engine/enginetest": {"orchestrator/engine", "orchestrator/frame", "orchestrator/frame/upgrade"},
+
+	// Tools of other servers.
+	"orchestrator/tool":     {},
+	"orchestrator/upstream": {"orchestrator/run", "orchestrator/tool"},
 
 	// One run.
-	"orchestrator/script":  {"orchestrator/run"},
-	"orchestrator/sidecar": {"orchestrator/engine", "orchestrator/frame", "orchestrator/frame/upgrade"},
-	"orchestrator":         {"artifacts", "images", "orchestrator/engine", "orchestrator/run", "orchestrator/script", "orchestrator/sidecar", "policies"},
+	"orchestrator/script":  {"orchestrator/run", "policies"},
+	"orchestrator/sidecar": {"orchestrator/engine", "orchestrator/frame", "orchestrator/frame/upgrade", "orchestrator/run", "orchestrator/tool"},
+	"orchestrator":         {"artifacts", "images", "orchestrator/engine", "orchestrator/run", "orchestrator/script", "orchestrator/sidecar", "orchestrator/tool", "policies"},
 
 	// Many runs.
-	"orchestrator/job":        {"orchestrator", "orchestrator/run"},
-	"orchestrator/job/sqlite": {"orchestrator/job", "orchestrator/run"},
+	"orchestrator/job":        {"orchestrator/run"},
+	"orchestrator/job/sqlite": {"artifacts/sqlite/database", "orchestrator/job", "orchestrator/run"},
 
 	// Surfaces.
 	"api/problem": {"orchestrator/run"},
 	"api/auth":    {"orchestrator/run"},
-	"api/client":  {"api/problem", "orchestrator/run"},
-	"api/rest":    {"api/auth", "api/problem", "artifacts", "images", "orchestrator/job", "orchestrator/run", "policies"},
+	"api/client":  {"api/problem", "api/rest", "artifacts", "orchestrator/job", "orchestrator/run", "policies"},
+	"api/rest":    {"api/auth", "api/problem", "artifacts", "images", "orchestrator/engine", "orchestrator/job", "orchestrator/run", "policies"},
 
 	// The programs: only here all of it meets.
 	"cmd/mcpx":                {"cmd/internal/cli"},
@@ -79,20 +83,22 @@ var everything = []string{"*"}
 
 // confined modules are imported by these packages alone, tests included.
 var confined = map[string]func(pkg string) bool{
-	"gorm.io":                     func(pkg string) bool { return path.Base(pkg) == "sqlite" },
-	"github.com/mattn/go-sqlite3": func(pkg string) bool { return path.Base(pkg) == "sqlite" },
+	"gorm.io":                     inSQLite,
+	"github.com/mattn/go-sqlite3": inSQLite,
 	"github.com/gin-gonic":        below("api"),
 	"github.com/docker":           below("orchestrator/engine/docker"),
 	"github.com/moby":             below("orchestrator/engine/docker"),
 	"github.com/spf13":            below("cmd"),
 }
 
+func inSQLite(pkg string) bool { return slices.Contains(strings.Split(pkg, "/"), "sqlite") }
+
 // stdlibOnly are packages that programs of ours without dependencies, or all
 // the others, are built on.
 var stdlibOnly = []string{"orchestrator/run", "orchestrator/frame"}
 
 // forTests are packages that only tests import.
-var forTests = []string{"orchestrator/supervisor/inittest", "orchestrator/engine/enginetest", "artifacts/indextest"}
+var forTests = []string{"orchestrator/supervisor/inittest", "orchestrator/engine/enginetest"}
 
 func below(dir string) func(string) bool {
 	return func(pkg string) bool { return pkg == dir || strings.HasPrefix(pkg, dir+"/") }
