@@ -4,29 +4,35 @@ import (
 	"crypto/rand"
 	"encoding/base32"
 	"encoding/binary"
+	"strings"
 	"time"
 )
 
-// crockford is base32 without look-alikes, in the order of its values, so that
+// alphabet is base32 without look-alikes, in the order of its values, so that
 // ids sort by time. https://www.crockford.com/base32.html
-var crockford = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
+const alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 
-// idLength is that of "run-" and 16 bytes in base32.
-const idLength = 4 + 26
+const idPrefix = "run-"
 
-// newID is "run-", 48 bits of milliseconds and 80 random bits.
-func newID() string {
+// idDigits encode 16 bytes.
+const idDigits = 26
+
+// newID is "run-", 48 bits of milliseconds and 80 random bits. Ids of one
+// process sort in the order in which they were made: one that comes within a
+// millisecond of another is dated a little later.
+func (m *Manager) newID() string {
+	m.mu.Lock()
+	m.lastID = max(time.Now().UnixMilli(), m.lastID+1)
+	millis := m.lastID
+	m.mu.Unlock()
 	var raw [16]byte
-	binary.BigEndian.PutUint64(raw[:8], uint64(time.Now().UnixMilli())<<16)
+	binary.BigEndian.PutUint64(raw[:8], uint64(millis)<<16)
 	rand.Read(raw[6:]) // it never fails: crypto/rand ends the program instead
-	return "run-" + crockford.EncodeToString(raw[:])
+	return idPrefix + base32.NewEncoding(alphabet).WithPadding(base32.NoPadding).EncodeToString(raw[:])
 }
 
-// validID keeps what cannot be an id away from paths and queries.
+// validID keeps what cannot be an id away from paths.
 func validID(id string) bool {
-	if len(id) != idLength || id[:4] != "run-" {
-		return false
-	}
-	_, err := crockford.DecodeString(id[4:])
-	return err == nil
+	digits, ok := strings.CutPrefix(id, idPrefix)
+	return ok && len(digits) == idDigits && strings.Trim(digits, alphabet) == ""
 }

@@ -5,6 +5,7 @@ package job
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -21,7 +22,9 @@ type Runner interface {
 	// Plan makes nothing; a request that is wrong or not granted is an error.
 	Plan(ctx context.Context, req run.Request, by run.Caller) (Plan, error)
 	// Run emits every event from start to end and returns when nothing of the
-	// run is left. ctx ends it, its cause says why.
+	// run is left; the end is shown after that. ctx ends the run, its cause says
+	// why. An error of emit means that the event is not recorded: the run should
+	// be ended.
 	Run(ctx context.Context, id string, p Plan, emit func(kind string, payload any) error)
 }
 
@@ -30,47 +33,6 @@ type Plan interface {
 	// Facts are what a listing shows before the run has begun.
 	Facts() run.Summary
 }
-
-// Row is what is kept of a run beside its log.
-type Row struct {
-	run.Summary
-	Owner    string // the life of the process that has it
-	LogBytes int64  // set at its end
-}
-
-// Store keeps rows. A row whose state is terminal never changes again.
-type Store interface {
-	Insert(context.Context, Row) error
-	// Update writes state, moments and ending; errdefs.ErrFailedPrecondition
-	// when the row is terminal already.
-	Update(context.Context, Row) error
-	Get(ctx context.Context, id string) (Row, error)
-	List(context.Context, Filter) (rows []Row, next string, err error)
-	// Unfinished yields the rows of an owner that are not terminal.
-	Unfinished(ctx context.Context, owner string) ([]Row, error)
-	// Oldest yields at most limit terminal rows, the oldest first.
-	Oldest(ctx context.Context, limit int) ([]Row, error)
-	// Total is how many terminal rows there are and how large their logs.
-	Total(context.Context) (count, logBytes int64, err error)
-	Delete(ctx context.Context, id string) error
-}
-
-// Filter selects rows; what is empty selects all.
-type Filter struct {
-	States     []run.State
-	Session    string
-	TaskHandle string
-	Label      string
-	Principal  string
-	After      string // id: only older ones
-	Limit      int    // 0: DefaultLimit
-}
-
-// Limits of a page.
-const (
-	DefaultLimit = 50
-	MaxLimit     = 1000
-)
 
 // Config is what a Manager works with.
 type Config struct {
@@ -86,14 +48,17 @@ type Config struct {
 // Manager admits runs. It is safe for concurrent use.
 type Manager struct {
 	config Config
+	work   sync.WaitGroup // goroutines, and calls of Submit under way
+	stop   chan struct{}  // closed by Close
+	moved  chan struct{}  // has an element when places in the queue have changed
 
-	mu      sync.Mutex
-	live    map[string]*live // queued and running
-	queue   []*live
-	running int
+	mu      sync.Mutex // before live.mu, where both are held
+	live    map[string]*live
+	queue   queue
+	coming  int // runs that have a place and are being recorded
+	running int // runs that have a slot
 	closing bool
-	work    sync.WaitGroup
-	stop    chan struct{}
+	lastID  int64 // milliseconds of the newest id
 }
 
 // New makes a Manager; Close ends it.
@@ -102,25 +67,10 @@ func New(c Config) (*Manager, error) {
 		return nil, fmt.Errorf("log directory: %w", err)
 	}
 	c.Slots = max(c.Slots, 1)
-	m := &Manager{config: c, live: map[string]*live{}, stop: make(chan struct{})}
-	m.work.Go(m.syncLogs)
+	m := &Manager{config: c, live: map[string]*live{}, stop: make(chan struct{}), moved: make(chan struct{}, 1)}
+	m.work.Go(m.tellPlaces)
+	m.work.Go(m.catchUp)
 	return m, nil
-}
-
-// live is a run that has not ended.
-type live struct {
-	id     string
-	plan   Plan
-	log    *eventLog
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-
-	mu        sync.Mutex
-	row       Row
-	begun     bool // has a slot; its place in the queue is history
-	announced int  // position told last
-	cancelled bool
-	end       *run.End
 }
 
 // Stats are the manager's load.
@@ -135,27 +85,42 @@ type Stats struct {
 func (m *Manager) Stats() Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return Stats{Running: m.running, Queued: len(m.queue), Slots: m.config.Slots, Queue: m.config.Queue}
+	return Stats{Running: m.running, Queued: m.queue.size(), Slots: m.config.Slots, Queue: m.config.Queue}
 }
 
 // Accepting is nil while new runs are taken, else the error they would get.
 func (m *Manager) Accepting() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.acceptingLocked()
+}
+
+func (m *Manager) acceptingLocked() error {
 	if m.closing {
-		return shuttingDown()
+		return &run.Error{Code: run.CodeShuttingDown, Class: errdefs.ErrUnavailable, Message: "the daemon is going down"}
 	}
 	return nil
 }
 
-func shuttingDown() error {
-	return &run.Error{Code: run.CodeShuttingDown, Class: errdefs.ErrUnavailable, Message: "the daemon is going down"}
+// Get yields the run as a listing shows it; errdefs.ErrNotFound when there is none.
+func (m *Manager) Get(ctx context.Context, id string) (run.Summary, error) {
+	row, err := m.row(ctx, id)
+	return row.Summary, err
 }
 
-// Get yields the run's row.
-func (m *Manager) Get(ctx context.Context, id string) (run.Summary, error) {
-	row, err := m.config.Store.Get(ctx, id)
-	return row.Summary, err
+// row prefers what this process knows: the store is behind while it can't be
+// written.
+func (m *Manager) row(ctx context.Context, id string) (Row, error) {
+	if l := m.lookup(id); l != nil {
+		return l.snapshot(), nil
+	}
+	return m.config.Store.Get(ctx, id)
+}
+
+func (m *Manager) lookup(id string) *live {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.live[id]
 }
 
 // List yields a page of runs, the newest first, and where the next one begins.
@@ -168,60 +133,16 @@ func (m *Manager) List(ctx context.Context, f Filter) ([]run.Summary, string, er
 	return page, next, err
 }
 
-// Outcome says what became of a cancellation.
-type Outcome string
-
-// The outcomes of Cancel.
-const (
-	Accepted        Outcome = "accepted"         // the run is being ended
-	Idempotent      Outcome = "idempotent"       // it was being ended already
-	AlreadyFinished Outcome = "already_finished" // it has ended by itself
-)
-
-// Cancel ends a run; cause is run.ErrCancelled or run.ErrClientGone. Accepted
-// tells that it was asked for; the end event tells that it is done.
-func (m *Manager) Cancel(ctx context.Context, id string, cause error) (Outcome, error) {
-	m.mu.Lock()
-	l := m.live[id]
-	m.mu.Unlock()
-	if l == nil {
-		return m.notLive(ctx, id)
-	}
-	l.mu.Lock()
-	again := l.cancelled
-	l.cancelled = true
-	l.mu.Unlock()
-	l.cancel(cause)
-	if again {
-		return Idempotent, nil
-	}
-	m.dropQueued(l)
-	return Accepted, nil
-}
-
-func (m *Manager) notLive(ctx context.Context, id string) (Outcome, error) {
-	row, err := m.config.Store.Get(ctx, id)
-	if err != nil {
-		return "", err
-	}
-	if row.State.Terminal() {
-		return AlreadyFinished, nil
-	}
-	return "", &run.Error{Code: run.CodeConflict, Class: errdefs.ErrConflict, Message: "the run belongs to another process of mcpx"}
-}
-
 // Close takes no more runs, ends those under way with run.ErrShutdown, and
-// waits until nothing of them is left, or ctx ends.
+// waits until nothing of them is left, or ctx ends. An error means that a
+// Recover is due for this owner.
 func (m *Manager) Close(ctx context.Context) error {
-	m.mu.Lock()
-	if !m.closing {
-		m.closing = true
-		close(m.stop)
-	}
-	m.mu.Unlock()
+	waiting := m.shut()
 	for _, l := range m.allLive() {
-		l.cancel(run.ErrShutdown)
-		m.dropQueued(l)
+		l.ask(run.ErrShutdown)
+	}
+	for _, l := range waiting {
+		go m.drop(l) // counted by shut
 	}
 	done := make(chan struct{})
 	go func() {
@@ -230,18 +151,32 @@ func (m *Manager) Close(ctx context.Context) error {
 	}()
 	select {
 	case <-done:
-		return nil
+		return m.settleAll(ctx)
 	case <-ctx.Done():
 		return fmt.Errorf("runs are still ending: %w", context.Cause(ctx))
 	}
 }
 
-// syncInterval bounds how much of a log a power cut can take.
-const syncInterval = time.Second
+// shut closes the door and takes everybody out of the queue.
+func (m *Manager) shut() []*live {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closing {
+		m.closing = true
+		close(m.stop)
+	}
+	waiting := m.queue.clear()
+	m.work.Add(len(waiting))
+	return waiting
+}
 
-// syncLogs puts the logs of running runs on disk, off their way.
-func (m *Manager) syncLogs() {
-	tick := time.NewTicker(syncInterval)
+// catchUpInterval bounds how much of a log a power cut can take.
+const catchUpInterval = time.Second
+
+// catchUp does what the runs themselves do not wait for: it puts the logs of
+// running runs on disk, and writes the rows that the store could not take.
+func (m *Manager) catchUp() {
+	tick := time.NewTicker(catchUpInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -253,8 +188,18 @@ func (m *Manager) syncLogs() {
 			if err := l.log.sync(); err != nil {
 				m.config.Log.Error("event log is not on disk", "run", l.id, "error", err)
 			}
+			m.settleOverdue(context.WithoutCancel(l.ctx), l) //nolint:errcheck // it is tried again
 		}
 	}
+}
+
+// settleAll writes the rows that are still due.
+func (m *Manager) settleAll(ctx context.Context) error {
+	var failed []error
+	for _, l := range m.allLive() {
+		failed = append(failed, m.settleOverdue(ctx, l))
+	}
+	return errors.Join(failed...)
 }
 
 func (m *Manager) allLive() []*live {

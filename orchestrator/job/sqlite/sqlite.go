@@ -109,17 +109,13 @@ func (s *Store) Get(ctx context.Context, id string) (job.Row, error) {
 
 // List yields a page, the newest first.
 func (s *Store) List(ctx context.Context, f job.Filter) ([]job.Row, string, error) {
-	limit := f.Limit
-	if limit <= 0 {
-		limit = job.DefaultLimit
-	}
-	limit = min(limit, job.MaxLimit)
+	limit := f.PageSize()
 	q := s.db.Read.WithContext(ctx).Order("id DESC").Limit(limit + 1)
-	for column, value := range map[string]string{
-		"session": f.Session, "task_handle": f.TaskHandle, "label": f.Label, "principal": f.Principal,
+	for _, is := range []struct{ column, value string }{
+		{"principal", f.Principal}, {"session", f.Session}, {"task_handle", f.TaskHandle}, {"label", f.Label},
 	} {
-		if value != "" {
-			q = q.Where(column+" = ?", value)
+		if is.value != "" {
+			q = q.Where(is.column+" = ?", is.value)
 		}
 	}
 	if len(f.States) > 0 {
@@ -140,15 +136,16 @@ func (s *Store) Unfinished(ctx context.Context, owner string) ([]job.Row, error)
 	return find(s.db.Read.WithContext(ctx).Where("owner = ? AND state NOT IN ?", owner, terminal).Order("id"))
 }
 
-// Oldest yields terminal rows, the oldest first.
+// Oldest yields terminal rows, the first that ended first.
 func (s *Store) Oldest(ctx context.Context, limit int) ([]job.Row, error) {
-	return find(s.db.Read.WithContext(ctx).Where("state IN ?", terminal).Order("id").Limit(limit))
+	return find(s.db.Read.WithContext(ctx).Where("state IN ?", terminal).Where("ended_at IS NOT NULL").
+		Order("ended_at").Order("id").Limit(limit))
 }
 
 // Total counts terminal rows and their logs' bytes.
 func (s *Store) Total(ctx context.Context) (count, logBytes int64, err error) {
 	var sum struct{ Count, Bytes int64 }
-	err = s.db.Read.WithContext(ctx).Model(&record{}).Where("state IN ?", terminal).
+	err = s.db.Read.WithContext(ctx).Model(&record{}).Where("state IN ?", terminal).Where("ended_at IS NOT NULL").
 		Select("COUNT(*) AS count, COALESCE(SUM(log_bytes), 0) AS bytes").Scan(&sum).Error
 	return sum.Count, sum.Bytes, err
 }

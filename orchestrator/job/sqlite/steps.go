@@ -25,6 +25,7 @@ var steps = database.Steps{{
 		log_bytes   INTEGER NOT NULL
 	) WITHOUT ROWID`,
 	`CREATE INDEX runs_state ON runs (state, id)`,
+	`CREATE INDEX runs_ended ON runs (ended_at, id) WHERE ended_at IS NOT NULL`,
 	`CREATE INDEX runs_owner ON runs (owner, state)`,
 	`CREATE INDEX runs_principal ON runs (principal, id)`,
 	`CREATE INDEX runs_session ON runs (session, id) WHERE session <> ''`,
