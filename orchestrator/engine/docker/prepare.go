@@ -173,7 +173,22 @@ func (c *Container) exits(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	return fmt.Errorf("it ended at once with %s: %w", ending(state), errdefs.ErrFailedPrecondition)
+	return c.notRunnable(state)
+}
+
+// notRunnable is that init ended before it connected. What it said went
+// nowhere, for containers have no log, so the hint is how to hear it.
+func (c *Container) notRunnable(state *container.State) error {
+	from, try := c.engine.config.InitPath, c.engine.config.InitPath+" version"
+	if c.spec.ImageInit == engine.InitProtocol {
+		from = engine.InitPath + " of image " + c.spec.Image
+		try = "docker run --rm --entrypoint " + engine.InitPath + " " + c.spec.Image + " version"
+	}
+	return &run.Error{
+		Code: run.CodeInternal, Class: errdefs.ErrFailedPrecondition,
+		Message: fmt.Sprintf("%s ended at once with %s", from, ending(state)),
+		Hint:    "it has to be a static binary for this machine: `" + try + "` shows whether it runs",
+	}
 }
 
 // discard removes what a failed Prepare has made.
