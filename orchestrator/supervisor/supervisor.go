@@ -72,6 +72,7 @@ func (i *supervisor) problem(err error) {
 
 // protect keeps the script from ending or reading init.
 func (i *supervisor) protect() {
+	reserveThreads(spareThreads)
 	score, err := openOOMScore()
 	if err != nil {
 		i.problem(err)

@@ -321,6 +321,22 @@ func TestHostileScriptsLeaveTheOthersUnharmed(t *testing.T) {
 	wg.Wait()
 }
 
+// A script that uses up the container's processes leaves init none to make a
+// thread of; it once died of that, in one of six such runs.
+func TestForkBombsNeverTakeInitAlong(t *testing.T) {
+	d := begin(t, "--slots", "3")
+	var wg sync.WaitGroup
+	for range 9 {
+		wg.Go(func() {
+			r := d.exec(t, run.Request{Source: "#!/bin/bash\n:(){ :|:& };:\nwait; sleep 300", Options: run.Options{Timeout: "1s"}})
+			if r.State != run.TimedOut {
+				t.Errorf("%s: %v", r.State, r.Error)
+			}
+		})
+	}
+	wg.Wait()
+}
+
 func TestKilledDaemonLeavesNothingAndTellsOfEveryRun(t *testing.T) {
 	state := stateDir(t)
 	d := start(t, state, "--slots", "20")

@@ -25,6 +25,7 @@ func start(t *testing.T, name, script string) (*exec.Cmd, io.Closer) {
 	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what it kills with `kill 0` must not be us
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		hold.Close()
