@@ -133,7 +133,7 @@ const NetworkNone Network = "none"
 type Limits struct {
 	MemoryBytes int64
 	CPUs        float64 // 1.5 is one and a half cores
-	Pids        int64
+	Pids        int64   // processes and threads of the script; an engine adds InitThreads
 	NoFile      int64
 	ShmBytes    int64 // /dev/shm
 }
@@ -221,6 +221,9 @@ const (
 // InitProtocol is the version of the protocol between init and daemon; an
 // image that carries an init says so in the label mcpx.init.protocol.
 const InitProtocol = "1"
+
+// InitThreads is what init itself needs of a container's processes.
+const InitThreads = 16
 
 // Labels that every made thing carries.
 const (

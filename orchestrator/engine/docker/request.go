@@ -107,7 +107,7 @@ func hostConfigOf(spec engine.Spec, mounts []mount.Mount, tmpfs map[string]strin
 func resourcesOf(l engine.Limits) container.Resources {
 	var no bool
 	memory := cmp.Or(l.MemoryBytes, defaultMemory)
-	pids := cmp.Or(l.Pids, defaultPids)
+	pids := cmp.Or(l.Pids, defaultPids) + engine.InitThreads
 	files := cmp.Or(l.NoFile, defaultNoFile)
 	return container.Resources{
 		Memory:         memory,

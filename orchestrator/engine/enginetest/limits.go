@@ -107,8 +107,7 @@ func pidsLimitBites(b *bench) {
 	require.Equal(b, []string{"refused", "11"}, lines[:2], r.stdout)
 	n, err := strconv.Atoi(lines[2])
 	require.NoError(b, err)
-	require.Less(b, n, 40)
-	require.Greater(b, n, 10, "init needs some, not most")
+	require.InDelta(b, 40, n, 6, "init's own come on top of what the script is granted")
 }
 
 // forkBomb runs one only where it has been seen that something holds it.
