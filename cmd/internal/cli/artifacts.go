@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -130,14 +131,15 @@ func save(body io.Reader, artifact run.Artifact, output string) (string, error) 
 	if output != "" {
 		dir = filepath.Dir(output)
 	}
-	temporary, err := os.CreateTemp(dir, ".mcpx-*")
+	// Not CreateTemp, whose mode heeds no umask.
+	temporary, err := os.OpenFile(filepath.Join(dir, ".mcpx-"+rand.Text()), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 	if err != nil {
 		return "", err
 	}
 	defer os.Remove(temporary.Name()) //nolint:errcheck // it is gone when all went well
 	err = copyWhole(temporary, body, artifact)
 	if err == nil {
-		err = errors.Join(temporary.Chmod(0o644), temporary.Sync())
+		err = temporary.Sync()
 	}
 	if err := errors.Join(err, temporary.Close()); err != nil {
 		return "", err

@@ -116,8 +116,10 @@ func takes(check cobra.PositionalArgs) cobra.PositionalArgs {
 // asks us to go; the second one ends the process at once. What is left then is
 // swept by whoever starts next.
 func interruptible(ctx context.Context) (context.Context, func()) {
-	// A reader of our output who goes away must not end us before the run is over.
-	signal.Ignore(syscall.SIGPIPE)
+	// A reader of our output who goes away must not end us before the run is
+	// over. Not signal.Ignore: children would inherit that.
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
 	signals := make(chan os.Signal, 2)
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		if !signal.Ignored(s) {
@@ -141,6 +143,7 @@ func interruptible(ctx context.Context) (context.Context, func()) {
 	}()
 	return ctx, func() {
 		signal.Stop(signals)
+		signal.Stop(pipe)
 		close(over)
 		cancel(nil)
 	}

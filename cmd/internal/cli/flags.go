@@ -15,7 +15,7 @@ type settingFlags struct {
 }
 
 // onlyServe are the settings whose flags make sense for the daemon alone.
-var onlyServe = []string{"listen", "token-file", "no-auth", "slots", "queue", "drain"}
+var onlyServe = []string{"listen", "token-file", "no-auth", "http.hosts", "http.origins", "slots", "queue", "drain"}
 
 func (f *settingFlags) bindCommon(set *pflag.FlagSet) {
 	set.StringVar(&f.file, "config", "", "configuration file")

@@ -145,12 +145,12 @@ func (a *app) explain(e policies.Explanation, asJSON bool) error {
 
 func (a *app) explainInWords(e policies.Explanation) error {
 	rows := [][]string{
-		{"interpreter", e.Interpreter, e.Why},
-		{"command", strings.Join(append(slices.Clone(e.Argv), e.ScriptName), " "), ""},
-		{"policy", e.Policy, ""},
+		{"interpreter", e.Why, e.Interpreter},
+		{"command", "", strings.Join(append(slices.Clone(e.Argv), e.ScriptName), " ")},
+		{"policy", "", e.Policy},
 	}
 	for _, s := range e.Settings {
-		rows = append(rows, []string{s.Field, s.Value, s.Why})
+		rows = append(rows, []string{s.Field, s.Why, s.Value})
 	}
 	if err := a.table(rows); err != nil {
 		return err

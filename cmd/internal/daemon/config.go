@@ -33,6 +33,8 @@ type Config struct {
 	Listen    []string
 	TokenFile string
 	NoAuth    bool
+	Hosts     []string
+	Origins   []string
 	Slots     int
 	Queue     int
 	Drain     time.Duration

@@ -40,7 +40,7 @@ func Serve(ctx context.Context, c Config, version string, ready io.Writer, log *
 }
 
 func newGate(c Config, log *slog.Logger) (auth.Gate, error) {
-	gate := auth.Gate{NoToken: c.NoAuth}
+	gate := auth.Gate{NoToken: c.NoAuth, Hosts: c.Hosts, Origins: c.Origins}
 	if c.TokenFile == "" {
 		return gate, nil
 	}

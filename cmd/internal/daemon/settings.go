@@ -49,6 +49,8 @@ func Keys() []Key {
 		key("listen", "listen", "where to take requests: unix:///path or host:port", list(func(c *Config) *[]string { return &c.Listen })),
 		key("token-file", "token-file", "file whose first line is the bearer token for TCP", text(func(c *Config) *string { return &c.TokenFile })),
 		key("no-auth", "no-auth", "take TCP requests without a token; loopback only", toggle(func(c *Config) *bool { return &c.NoAuth })),
+		key("http.hosts", "http-host", "names, beside addresses and localhost, that a request's Host header may carry", list(func(c *Config) *[]string { return &c.Hosts })),
+		key("http.origins", "http-origin", "web origins, such as https://console.example, whose pages may call", list(func(c *Config) *[]string { return &c.Origins })),
 		key("slots", "slots", "how many scripts run at once", number(func(c *Config) *int { return &c.Slots }, 1)),
 		key("queue", "queue", "how many more may wait", number(func(c *Config) *int { return &c.Queue }, 0)),
 		key("drain", "drain", "how long a daemon told to end waits for its runs", span(func(c *Config) *time.Duration { return &c.Drain })),

@@ -77,7 +77,11 @@ func (r *Runtime) build(o Options) error {
 	if o.Stdin != nil {
 		r.Engine = fed{r.Engine, o.Stdin}
 	}
-	index, err := artifactindex.Open(filepath.Join(c.State, "artifacts", "index.db"))
+	files := []string{filepath.Join(c.State, "artifacts", "index.db"), filepath.Join(c.State, "mcpx.db")}
+	if err := makePrivate(files); err != nil {
+		return err
+	}
+	index, err := artifactindex.Open(files[0])
 	if err != nil {
 		return err
 	}
@@ -85,7 +89,7 @@ func (r *Runtime) build(o Options) error {
 	if r.Artifacts, err = artifacts.Open(filepath.Join(c.State, "artifacts"), index, artifacts.Options{}); err != nil {
 		return err
 	}
-	rows, err := jobstore.Open(filepath.Join(c.State, "mcpx.db"))
+	rows, err := jobstore.Open(files[1])
 	if err != nil {
 		return err
 	}
@@ -98,6 +102,24 @@ func (r *Runtime) build(o Options) error {
 		Slots: c.Slots, Queue: c.Queue, Log: r.log,
 	})
 	return err
+}
+
+// makePrivate makes the files that are missing, readable for us alone: SQLite
+// would heed the umask only, and the state directory may be somebody's own.
+func makePrivate(files []string) error {
+	for _, name := range files {
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			return fmt.Errorf("state directory: %w", err)
+		}
+		f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return fmt.Errorf("state directory: %w", err)
+		}
+		if err := f.Close(); err != nil {
+			return fmt.Errorf("state directory: %w", err)
+		}
+	}
+	return nil
 }
 
 func (r *Runtime) orchestratorConfig() orchestrator.Config {
