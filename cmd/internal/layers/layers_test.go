@@ -53,7 +53,7 @@ var layers = map[string][]string{
 
 	// Tools of other servers.
 	"orchestrator/tool":     {},
-	"orchestrator/upstream": {"orchestrator/run", "orchestrator/tool"},
+	"orchestrator/upstream": {"orchestrator/run", "orchestrator/supervisor/proctree", "orchestrator/tool"},
 
 	// One run.
 	"orchestrator/script":  {"orchestrator/run", "policies"},
