@@ -70,7 +70,7 @@ func (o *Orchestrator) Plan(_ context.Context, req run.Request, by run.Caller) (
 	if err != nil {
 		return nil, err
 	}
-	workdir, err := script.ResolveWorkdir(o.cwdPolicy(req.Options), req.Options.Cwd, text, by.SharedFs, grant.MountsAllow, o.config.ConfigDir)
+	workdir, err := script.ResolveWorkdir(o.cwdPolicy(req.Options), req.Options.Cwd, text, by.SharedFs || by.DeclaresFs, grant.MountsAllow, o.config.ConfigDir)
 	if err != nil {
 		return nil, err
 	}

@@ -87,6 +87,7 @@ func (s *Server) listArtifacts(c *gin.Context) error {
 	}
 	page, next, err := s.config.Artifacts.List(c.Request.Context(), artifacts.Filter{
 		Run: c.Query("run"), Session: c.Query("session"), After: c.Query("after"), Limit: limit,
+		Principal: scope(c),
 	})
 	if err != nil {
 		return err
@@ -159,7 +160,7 @@ func discard(c *gin.Context) {
 // download serves a stranger's bytes: never for a browser to render, whatever
 // they say they are.
 func (s *Server) download(c *gin.Context) error {
-	a, file, err := s.config.Artifacts.OpenBlob(c.Request.Context(), c.Param("id"))
+	a, file, err := s.ownArtifact(c)
 	if err != nil {
 		return err
 	}
@@ -216,6 +217,11 @@ func (p *probeWriter) Write(b []byte) (int, error) { return len(b), nil }
 func (p *probeWriter) WriteHeader(status int)      { p.status = status }
 
 func (s *Server) deleteArtifact(c *gin.Context) error {
+	_, file, err := s.ownArtifact(c)
+	if err != nil {
+		return err
+	}
+	file.Close()
 	if err := s.config.Artifacts.Delete(c.Request.Context(), c.Param("id")); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func (s *Server) exec(c *gin.Context) error {
 		return errDraining()
 	}
 	caller := callerOf(c)
-	caller.SharedFs = caller.SharedFs || declaresShared(req.Options)
+	caller.DeclaresFs = declaresShared(req.Options)
 	id, err := s.config.Jobs.Submit(c.Request.Context(), req, caller)
 	if err != nil {
 		return err

@@ -323,7 +323,7 @@ func TestSharedFileSystemIsDeclaredNeverInferred(t *testing.T) {
 			got := d.read(d.overTCP(t.Context(), http.MethodPost, "/v1/exec", strings.NewReader(`{"source":"x","options":`+c.options+`}`),
 				"Content-Type", "application/json", "Authorization", "Bearer "+token))
 			require.Equal(t, http.StatusOK, got.status, got.body)
-			require.Equal(t, run.Caller{Principal: auth.PrincipalToken, SharedFs: c.want}, d.jobs.submitted("run-1").caller)
+			require.Equal(t, run.Caller{Principal: auth.PrincipalToken, DeclaresFs: c.want}, d.jobs.submitted("run-1").caller)
 		})
 	}
 }

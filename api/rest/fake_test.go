@@ -171,7 +171,7 @@ func (j *jobs) Get(_ context.Context, id string) (run.Summary, error) {
 }
 
 func (one *attempt) summary(id string) run.Summary {
-	s := run.Summary{RunID: id, State: run.Running, Label: one.req.Options.Label, CreatedAt: noon}
+	s := run.Summary{RunID: id, State: run.Running, Principal: one.caller.Principal, Label: one.req.Options.Label, CreatedAt: noon}
 	if one.done {
 		r := one.result()
 		s.State, s.ExitCode, s.Error = r.State, r.ExitCode, r.Error

@@ -29,10 +29,9 @@ func (s *Server) frames(c *gin.Context) error {
 		return err
 	}
 	id := c.Param("id")
-	if _, err := s.config.Runs.Get(c.Request.Context(), id); err != nil {
+	if _, err := s.ownRun(c); err != nil {
 		return err
 	}
-	aboutRun(c, id)
 	ctx, cancel := s.untilDrain(c.Request.Context())
 	defer cancel()
 	err = s.stream(ctx, c, id, after)

@@ -39,7 +39,7 @@ func (s *Server) listRuns(c *gin.Context) error {
 	}
 	page, next, err := s.config.Runs.List(c.Request.Context(), job.Filter{
 		States: states, Session: c.Query("session"), TaskHandle: c.Query("task_handle"), Label: c.Query("label"),
-		Limit: limit, After: c.Query("after"),
+		Limit: limit, After: c.Query("after"), Principal: scope(c),
 	})
 	if err != nil {
 		return err
@@ -52,11 +52,10 @@ func (s *Server) listRuns(c *gin.Context) error {
 
 func (s *Server) getRun(c *gin.Context) error {
 	ctx, id := c.Request.Context(), c.Param("id")
-	summary, err := s.config.Runs.Get(ctx, id)
+	summary, err := s.ownRun(c)
 	if err != nil {
 		return err
 	}
-	aboutRun(c, id)
 	document := RunDocument{Summary: summary}
 	if summary.State.Terminal() {
 		result, err := s.config.Runs.Result(ctx, id)
@@ -70,11 +69,13 @@ func (s *Server) getRun(c *gin.Context) error {
 
 func (s *Server) cancelRun(c *gin.Context) error {
 	ctx, id := c.Request.Context(), c.Param("id")
+	if _, err := s.ownRun(c); err != nil {
+		return err
+	}
 	outcome, err := s.config.Jobs.Cancel(ctx, id, run.ErrCancelled)
 	if err != nil {
 		return err
 	}
-	aboutRun(c, id)
 	summary, err := s.config.Runs.Get(ctx, id)
 	if err != nil {
 		return err

@@ -9,9 +9,13 @@ import (
 type Caller struct {
 	// Principal owns the run and its artifacts: "local", or a token's name.
 	Principal string
-	// SharedFs: caller and daemon see the same file system, because the caller
-	// said so or is a peer of the same uid on a unix socket. Never inferred.
+	// SharedFs: the caller is a peer of the daemon's own uid on a unix socket,
+	// or in its process: it sees the same file system, with the same rights.
 	SharedFs bool
+	// DeclaresFs: the caller says that it sees its working directory on the
+	// daemon's file system. That is enough to mount it where a policy allows,
+	// and not to read the daemon's files by path.
+	DeclaresFs bool
 	// Trace is the caller's W3C traceparent, if any.
 	Trace string
 }
