@@ -52,6 +52,9 @@ const firstFree = 3
 func defaultFaults() error {
 	for _, sig := range []syscall.Signal{
 		syscall.SIGILL, syscall.SIGTRAP, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGSEGV, syscall.SIGSTKFLT, syscall.SIGSYS,
+		// C libraries keep these to themselves, and Go leaves them as they were:
+		// ignored, if whoever started us ignored them, and so for the script.
+		32, 33, 34,
 	} {
 		var action [64]byte // all zero is the default on every architecture
 		_, _, errno := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
