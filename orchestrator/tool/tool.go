@@ -54,4 +54,7 @@ type Call struct {
 type Result struct {
 	Raw     json.RawMessage // the whole CallToolResult as the server sent it
 	IsError bool
+	// Note says for a result with IsError that the tool's schema changed of
+	// late, and how: the likeliest reason why a script that worked does not.
+	Note string
 }
