@@ -94,7 +94,12 @@ func (r *Runtime) build(o Options) error {
 		return err
 	}
 	r.closers = append(r.closers, rows)
-	if r.orchestrator, err = orchestrator.New(r.orchestratorConfig()); err != nil {
+	config := r.orchestratorConfig()
+	config.Audit = rows
+	if config.AuditKey, err = auditKey(c.State); err != nil {
+		return err
+	}
+	if r.orchestrator, err = orchestrator.New(config); err != nil {
 		return err
 	}
 	r.Manager, err = job.New(job.Config{

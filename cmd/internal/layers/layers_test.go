@@ -62,7 +62,7 @@ var layers = map[string][]string{
 
 	// Many runs.
 	"orchestrator/job":        {"orchestrator/run"},
-	"orchestrator/job/sqlite": {"artifacts/sqlite/database", "orchestrator/job", "orchestrator/run"},
+	"orchestrator/job/sqlite": {"artifacts/sqlite/database", "orchestrator", "orchestrator/job", "orchestrator/run"},
 
 	// Surfaces.
 	"api/problem": {"orchestrator/run"},

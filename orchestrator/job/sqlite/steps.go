@@ -30,4 +30,22 @@ var steps = database.Steps{{
 	`CREATE INDEX runs_principal ON runs (principal, id)`,
 	`CREATE INDEX runs_session ON runs (session, id) WHERE session <> ''`,
 	`CREATE INDEX runs_task ON runs (task_handle, id) WHERE task_handle <> ''`,
+}, {
+	`CREATE TABLE calls (
+		seq            INTEGER PRIMARY KEY AUTOINCREMENT,
+		at             INTEGER NOT NULL,
+		run_id         TEXT NOT NULL,
+		principal      TEXT NOT NULL,
+		server         TEXT NOT NULL,
+		tool           TEXT NOT NULL,
+		args_hash      TEXT NOT NULL,
+		duration_ms    INTEGER NOT NULL,
+		ok             INTEGER NOT NULL,
+		error          TEXT NOT NULL,
+		destructive    INTEGER,
+		request_bytes  INTEGER NOT NULL,
+		response_bytes INTEGER NOT NULL
+	)`,
+	`CREATE INDEX calls_run ON calls (run_id)`,
+	`CREATE INDEX calls_tool ON calls (server, tool, at)`,
 }}
