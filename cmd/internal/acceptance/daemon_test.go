@@ -75,6 +75,7 @@ func start(t *testing.T, state string, flags ...string) *daemon {
 	stderr, err := d.cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, d.cmd.Start())
+	t.Cleanup(func() { d.cmd.Process.Kill() }) // if the test did not get to its end
 	ready := make(chan struct{})
 	go func() {
 		lines := bufio.NewScanner(stderr)
