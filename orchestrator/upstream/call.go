@@ -37,9 +37,9 @@ func (m *Manager) Call(ctx context.Context, call tool.Call) (tool.Result, error)
 		return tool.Result{}, err
 	}
 	result, err := s.call(ctx, t, call)
-	if errors.Is(err, errSessionGone) {
-		// The server said that it does not know our session, so that it did
-		// nothing; it is the one case in which a call is sent again.
+	if errors.Is(err, errNotCarriedOut) {
+		// Nothing was sent, or the server said that it does not know our session:
+		// the only cases in which a call is made again.
 		result, err = s.call(ctx, t, call)
 	}
 	return result, err
@@ -48,6 +48,8 @@ func (m *Manager) Call(ctx context.Context, call tool.Call) (tool.Result, error)
 var (
 	errCallTimeout = errors.New("the call took too long")
 	errSessionGone = errors.New("the server has forgotten the session")
+	// errNotCarriedOut is certain.
+	errNotCarriedOut = errors.New("the call was not carried out")
 )
 
 // check makes nothing {}, and refuses what the tool's schema does not take.
@@ -235,7 +237,7 @@ func (s *server) stopped(ctx context.Context, t tool.Tool, sent bool) *run.Error
 func (s *server) lost(i *instance, name string, state flightState, err error) error {
 	if errors.Is(err, mcp.ErrSessionMissing) || state.status == http.StatusNotFound {
 		s.pool.kill(i, errSessionGone)
-		return &run.Error{Code: run.CodeUpstreamUnavailable, Class: errors.Join(errdefs.ErrUnavailable, errSessionGone),
+		return &run.Error{Code: run.CodeUpstreamUnavailable, Class: errors.Join(errdefs.ErrUnavailable, errNotCarriedOut),
 			Message: s.says("has forgotten the session; no call was made")}
 	}
 	if e := s.byStatus(name, state.status); e != nil {
@@ -243,7 +245,8 @@ func (s *server) lost(i *instance, name string, state flightState, err error) er
 	}
 	why := quoted(s.story(i, err))
 	if !state.sent {
-		return &run.Error{Code: run.CodeUpstreamUnavailable, Class: errdefs.ErrUnavailable,
+		s.pool.kill(i, errors.New(why))
+		return &run.Error{Code: run.CodeUpstreamUnavailable, Class: errors.Join(errdefs.ErrUnavailable, errNotCarriedOut),
 			Message: s.says("went away before the call of %s was sent: %s", name, why)}
 	}
 	return &run.Error{Code: run.CodeOutcomeUnknown, Class: errdefs.ErrUnavailable,

@@ -95,7 +95,7 @@ func (d *dialer) attempt(ctx context.Context, protocol string) (*link, error) {
 	l.session, err = client.Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
 	if err != nil {
 		err = d.explain(l, orCause(ctx, err))
-		l.close()
+		l.abort()
 		return nil, err
 	}
 	return l, nil
@@ -141,7 +141,7 @@ const reapTime = time.Second
 
 // explain adds what the process has to say to an error of its connection.
 func (d *dialer) explain(l *link, err error) error {
-	if l.process == nil || errors.Is(err, errNoAnswer) {
+	if l.process == nil || errors.Is(err, errNoAnswer) || errors.Is(err, errClosed) {
 		return err
 	}
 	if !l.process.gone(reapTime) {
@@ -151,6 +151,14 @@ func (d *dialer) explain(l *link, err error) error {
 		return fmt.Errorf("the process ended (%s): %s", l.process.status(), said)
 	}
 	return fmt.Errorf("the process ended (%s)", l.process.status())
+}
+
+// abort is for a server that was never met: there is nothing to take leave of.
+func (l *link) abort() {
+	if l.process != nil {
+		l.process.kill()
+	}
+	l.close()
 }
 
 // errGone ends the calls of a link that is closed.

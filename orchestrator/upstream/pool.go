@@ -247,6 +247,7 @@ func (p *pool) finish(i *instance, err error) {
 		}
 		p.failed(err)
 	}
+	i.leaving = true
 	p.remove(i)
 }
 

@@ -189,14 +189,20 @@ func killAll(processes []proctree.Process) {
 }
 
 // end ends the process and all that it started, and returns when they are gone.
-func (p *process) end() {
+// It is asked first.
+func (p *process) end() { p.endAfter(graceStdin, graceTerm) }
+
+// kill does it without asking.
+func (p *process) kill() { p.endAfter(0, 0) }
+
+func (p *process) endAfter(stdin, term time.Duration) {
 	p.once.Do(func() {
 		defer close(p.ended)
 		below, _ := proctree.Descendants(p.cmd.Process.Pid) //nolint:errcheck // the mark finds them, too
 		p.stdin.Close()
-		if !p.gone(graceStdin) {
+		if !p.gone(stdin) {
 			syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM) //nolint:errcheck // it may be gone
-			if !p.gone(graceTerm) {
+			if !p.gone(term) {
 				syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) //nolint:errcheck // it may be gone
 			}
 		}

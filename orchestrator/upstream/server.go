@@ -79,7 +79,7 @@ func (s *server) ask(ctx context.Context) {
 }
 
 func (s *server) answer(ctx context.Context) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.config.StartTimeout, errNoAnswer)
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*s.config.StartTimeout, errNoAnswer) // the start has its own limit
 	defer cancel()
 	s.refresh(ctx) //nolint:errcheck // it is kept in s.err
 	s.mu.Lock()
