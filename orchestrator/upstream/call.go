@@ -148,7 +148,7 @@ func (s *server) outcome(ctx context.Context, i *instance, t tool.Tool, state fl
 	case state.raw != nil:
 		return s.result(ctx, t, state.raw, err)
 	}
-	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok {
+	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok && wire.Code != codeRejected {
 		return tool.Result{}, s.refused(ctx, t, wire)
 	}
 	if stopped := s.stopped(ctx, t, state.sent); stopped != nil {
@@ -159,6 +159,9 @@ func (s *server) outcome(ctx context.Context, i *instance, t tool.Tool, state fl
 	}
 	return tool.Result{}, s.lost(i, name, state, err)
 }
+
+// codeRejected is the SDK's own, for HTTP answers that carry no message.
+const codeRejected = -32005
 
 // result reads what of an answer has to be known here. An answer that the SDK
 // could not read, as one with a kind of content it does not know, is a result

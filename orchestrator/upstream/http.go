@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
-	"time"
 )
 
 // tripper puts the configured headers on requests to the server, and looks
@@ -99,10 +98,11 @@ func (t *tripper) checked(resp *http.Response, f *flight, id json.RawMessage) *h
 	}
 	ok := resp.StatusCode >= 200 && resp.StatusCode < 300
 	switch {
-	case kind == "text/event-stream" && f != nil && ok:
+	case kind == "text/event-stream" && ok:
+		if f == nil {
+			f = &flight{} // nobody waits for what comes here
+		}
 		resp.Body = &events{body: resp.Body, in: bufio.NewReader(resp.Body), limit: t.limit, flight: f, id: id}
-	case kind == "text/event-stream":
-		// The SDK's own limit holds for each event.
 	case f != nil && id != nil && ok:
 		resp.Body = t.whole(resp.Body, f, id)
 		resp.ContentLength = -1
@@ -200,14 +200,36 @@ func (e *events) next() ([]byte, error) {
 		if len(line) > 0 && err == nil {
 			continue
 		}
-		if data = bytes.TrimSpace(data); len(data) > 0 && !keep(data, e.flight, e.id) {
+		if data = bytes.TrimSpace(data); len(data) > 0 && e.id != nil && !keep(data, e.flight, e.id) {
 			if err != nil {
 				return nil, err // cut off in the middle: no answer
 			}
 			return e.instead(func(f *flight) { f.broken = "it is not a JSON-RPC message" })
 		}
+		if swallowed(data, e.flight) && err == nil {
+			event, data, start = event[:0], nil, 0
+			continue
+		}
 		return event, err
 	}
+}
+
+// swallowed takes notifications out of the stream: progress, to be told before
+// the answer that follows it is, and those that the SDK would queue for nothing.
+func swallowed(data []byte, f *flight) bool {
+	var m struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
+	}
+	if len(data) == 0 || json.Unmarshal(data, &m) != nil || m.Method == "" || m.ID != nil {
+		return false
+	}
+	if p, ok := parseProgress(m.Params); ok && m.Method == methodProgress && p.Token == f.token {
+		f.advance(p.Progress, p.Total, p.Message)
+		return true
+	}
+	return !wanted(m.Method)
 }
 
 func (e *events) instead(why func(*flight)) ([]byte, error) {
@@ -217,6 +239,3 @@ func (e *events) instead(why func(*flight)) ([]byte, error) {
 	}
 	return fmt.Appendf(nil, "data: %s\n\n", failure(e.id, e.flight, why)), io.EOF
 }
-
-// httpGrace bounds the goodbye to a server over HTTP.
-const httpGrace = 2 * time.Second

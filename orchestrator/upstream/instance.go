@@ -127,13 +127,30 @@ type tapped struct {
 	flights *flights
 }
 
-// Connect implements mcp.Transport.
+// Connect implements mcp.Transport. The stream that answers come on must last
+// longer than the start whose context this is.
 func (t tapped) Connect(ctx context.Context) (mcp.Connection, error) {
-	connection, err := t.Transport.Connect(ctx)
+	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	defer stop()
+	connection, err := t.Transport.Connect(lasting)
 	if err != nil {
+		cancel()
 		return nil, err
 	}
-	return &tap{connection, t.flights}, nil
+	return &ending{&tap{connection, t.flights}, cancel}, nil
+}
+
+// ending frees what belongs to a connection when it is closed.
+type ending struct {
+	mcp.Connection
+	free func()
+}
+
+// Close implements mcp.Connection.
+func (e *ending) Close() error {
+	defer e.free()
+	return e.Connection.Close()
 }
 
 // reapTime is how long the end of a process is awaited to tell its status.

@@ -69,6 +69,9 @@ func (p *pool) status() Status {
 		out.State = Failed
 	}
 	for _, i := range p.instances {
+		if i.leaving {
+			continue
+		}
 		if !i.started {
 			if out.State != Running {
 				out.State = Starting

@@ -14,6 +14,8 @@ const (
 	methodProgress    = "notifications/progress"
 	methodListChanged = "notifications/tools/list_changed"
 	methodCancelled   = "notifications/cancelled"
+	// of subscriptions/listen, by which the newest protocol tells of changes
+	methodAcknowledged = "notifications/subscriptions/acknowledged"
 )
 
 // tap stands between a connection and the SDK. It must not be put around a
@@ -64,20 +66,34 @@ func (t *tap) pass(msg jsonrpc.Message) bool {
 func (t *tap) notified(msg *jsonrpc.Request) bool {
 	switch msg.Method {
 	case methodProgress:
-		var p struct {
-			Token    any     `json:"progressToken"`
-			Progress float64 `json:"progress"`
-			Total    float64 `json:"total"`
-			Message  string  `json:"message"`
-		}
-		if json.Unmarshal(msg.Params, &p) == nil {
+		if p, ok := parseProgress(msg.Params); ok {
 			t.flights.progress(p.Token, p.Progress, p.Total, p.Message)
 		}
 		return false
 	case methodListChanged:
 		return t.flights.changing()
-	case methodCancelled:
+	}
+	return wanted(msg.Method)
+}
+
+// wanted notifications are those that the SDK has a use for here.
+func wanted(method string) bool {
+	switch method {
+	case methodProgress, methodListChanged, methodCancelled, methodAcknowledged:
 		return true
 	}
 	return false
+}
+
+type progress struct {
+	Token    any     `json:"progressToken"`
+	Progress float64 `json:"progress"`
+	Total    float64 `json:"total"`
+	Message  string  `json:"message"`
+}
+
+func parseProgress(params json.RawMessage) (progress, bool) {
+	var p progress
+	err := json.Unmarshal(params, &p)
+	return p, err == nil
 }

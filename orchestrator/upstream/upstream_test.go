@@ -43,12 +43,17 @@ func managerIn(t *testing.T, dir string, servers ...upstream.Server) *upstream.M
 	t.Helper()
 	m, err := upstream.New(upstream.Config{Servers: servers, Dir: dir, Lookup: lookup})
 	require.NoError(t, err)
+	closing(t, m)
+	return m
+}
+
+func closing(t *testing.T, m *upstream.Manager) {
+	t.Helper()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
 		defer cancel()
 		require.NoError(t, m.Close(ctx))
 	})
-	return m
 }
 
 func call(t *testing.T, m *upstream.Manager, server, name, arguments string) (string, error) {
@@ -316,7 +321,7 @@ func TestIdleServerEnds(t *testing.T) {
 	m := manager(t, s)
 	first := pidOf(t, m, "one")
 	require.Eventually(t, func() bool { return !living(first) }, 10*time.Second, 10*time.Millisecond)
-	require.Equal(t, upstream.Idle, m.Status()[0].State)
+	require.Eventually(t, func() bool { return m.Status()[0].State == upstream.Idle }, 10*time.Second, 10*time.Millisecond)
 	require.NotEqual(t, first, pidOf(t, m, "one"))
 	require.Zero(t, m.Status()[0].Restarts)
 }
