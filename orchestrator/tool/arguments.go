@@ -215,6 +215,9 @@ func orList(types []string) string {
 			named = append(named, a)
 		}
 	}
+	if i := slices.Index(named, "null"); i >= 0 { // the exception comes last
+		named = append(slices.Delete(named, i, i+1), "null")
+	}
 	return strings.Join(named, " or ")
 }
 

@@ -21,6 +21,7 @@ type flight struct {
 	status   int    // of the HTTP answer
 	landed   bool
 	cancel   context.CancelCauseFunc
+	id       json.RawMessage // of the JSON-RPC request, over HTTP
 }
 
 type flightKey struct{}
@@ -38,6 +39,12 @@ func (f *flight) note(change func(f *flight)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change(f)
+}
+
+func (f *flight) requestID() json.RawMessage {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.id
 }
 
 // answered keeps the result of an answer. The bytes may be those of a buffer

@@ -50,7 +50,9 @@ func (t *tripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	f := flightFrom(req.Context())
 	id := requestID(req)
 	ctx := req.Context()
-	if f != nil && id != nil {
+	call := f != nil && id != nil
+	if call {
+		f.note(func(f *flight) { f.id = id })
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 			WroteHeaders: func() { f.note(func(f *flight) { f.sent = true }) },
 		})
@@ -65,8 +67,10 @@ func (t *tripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f != nil && id != nil {
+	if call {
 		f.note(func(f *flight) { f.status = resp.StatusCode })
+	} else if f != nil && req.Method == http.MethodGet {
+		id = f.requestID() // the stream of an answer that broke off is taken up again
 	}
 	return t.checked(resp, f, id), nil
 }
