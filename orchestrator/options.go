@@ -122,7 +122,6 @@ func checkUnbuilt(o run.Options, s *settings) error {
 		{"options.launcherName", o.LauncherName != "" && o.LauncherName != "none"},
 		{"options.phases", o.Phases != nil},
 		{"options.inputs", len(o.Inputs) > 0},
-		{"options.artifacts.delivery", o.Artifacts != nil && o.Artifacts.Delivery != "" && o.Artifacts.Delivery != "reference"},
 		{"options.artifacts.dir", o.Artifacts != nil && o.Artifacts.Dir != ""},
 	} {
 		if u.set {

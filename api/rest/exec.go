@@ -27,6 +27,10 @@ func (s *Server) exec(c *gin.Context) error {
 	}
 	caller := callerOf(c)
 	caller.DeclaresFs = declaresShared(req.Options)
+	delivery, err := s.deliveryOf(req.Options)
+	if err != nil {
+		return err
+	}
 	id, err := s.config.Jobs.Submit(c.Request.Context(), req, caller)
 	if err != nil {
 		return err
@@ -35,7 +39,7 @@ func (s *Server) exec(c *gin.Context) error {
 	if req.Options.Task != nil {
 		return s.accepted(c, id)
 	}
-	return s.attend(c, id, s.waiter(req.Options.Output))
+	return s.attend(c, id, s.waiter(req.Options.Output, delivery))
 }
 
 // declaresShared: the caller names a directory that it shares with us and
@@ -60,14 +64,14 @@ func (s *Server) accepted(c *gin.Context, id string) error {
 
 type waiter func(ctx context.Context, c *gin.Context, id string) error
 
-func (s *Server) waiter(output string) waiter {
+func (s *Server) waiter(output string, d *delivery) waiter {
 	switch output {
 	case run.OutputText:
 		return s.answerText
 	case run.OutputStream:
-		return s.answerStream
+		return s.answerStream(d)
 	}
-	return s.answerStructured
+	return s.answerStructured(d)
 }
 
 // attend waits for a run with wait. When that fails, for whatever reason,
@@ -88,13 +92,18 @@ func (s *Server) attend(c *gin.Context, id string, wait waiter) error {
 	return err
 }
 
-func (s *Server) answerStream(ctx context.Context, c *gin.Context, id string) error {
-	out := newFrameWriter(c)
-	if err := out.begin(); err != nil {
-		return err
+func (s *Server) answerStream(d *delivery) waiter {
+	return func(ctx context.Context, c *gin.Context, id string) error {
+		out := newFrameWriter(c)
+		if err := out.begin(); err != nil {
+			return err
+		}
+		to := &delivering{reader: out, delivery: d, ctx: ctx}
+		if _, err := followToEnd(ctx, s.watch(id, 0), to); err != nil {
+			return err
+		}
+		return to.bodies()
 	}
-	_, err := followToEnd(ctx, s.watch(id, 0), out)
-	return err
 }
 
 // folding reads for a structured answer.
@@ -109,17 +118,22 @@ func (f *folding) ping() error { return nil }
 
 // answerStructured answers with one document. A script that fails is still a
 // 200; a run that mcpx could not carry out is a problem.
-func (s *Server) answerStructured(ctx context.Context, c *gin.Context, id string) error {
-	var f folding
-	if _, err := followToEnd(ctx, s.watch(id, 0), &f); err != nil {
-		return err
+func (s *Server) answerStructured(d *delivery) waiter {
+	return func(ctx context.Context, c *gin.Context, id string) error {
+		var f folding
+		if _, err := followToEnd(ctx, s.watch(id, 0), &f); err != nil {
+			return err
+		}
+		result := f.Result()
+		if notCarriedOut(result.State) {
+			s.fail(c, failureOf(result.Error))
+			return nil
+		}
+		if err := d.inlineAll(ctx, &result); err != nil {
+			return err
+		}
+		return writeJSON(c, http.StatusOK, result)
 	}
-	result := f.Result()
-	if notCarriedOut(result.State) {
-		s.fail(c, failureOf(result.Error))
-		return nil
-	}
-	return writeJSON(c, http.StatusOK, result)
 }
 
 func notCarriedOut(state run.State) bool {

@@ -224,6 +224,9 @@ type Artifact struct {
 	Size   int64  `json:"size"` // bytes
 	SHA256 string `json:"sha256"`
 	URI    string `json:"uri"`
+	// Data is the content, when it was asked for inline and within bounds;
+	// base64 in JSON. An empty file has empty Data.
+	Data *[]byte `json:"data,omitempty"`
 }
 
 // Skip names an outbox entry that was not taken, and why.
