@@ -48,6 +48,8 @@ var layers = map[string][]string{
 	// Engines.
 	"orchestrator/engine/link":       {"orchestrator/engine", "orchestrator/frame"},
 	"orchestrator/engine/docker":     {"orchestrator/engine", "orchestrator/engine/link", "orchestrator/run"},
+	"orchestrator/engine/ocispec":    {"orchestrator/engine"},
+	"orchestrator/engine/oci":        {"orchestrator/engine", "orchestrator/engine/link", "orchestrator/engine/ocispec", "orchestrator/run"},
 	"orchestrator/engine/fake":       {"orchestrator/engine", "orchestrator/engine/link", "orchestrator/supervisor/proctree"},
 	"orchestrator/engine/enginetest": {"orchestrator/engine", "orchestrator/frame", "orchestrator/frame/upgrade"},
 
@@ -86,8 +88,8 @@ var confined = map[string]func(pkg string) bool{
 	"gorm.io":                     inSQLite,
 	"github.com/mattn/go-sqlite3": inSQLite,
 	"github.com/gin-gonic":        below("api"),
-	"github.com/docker":           below("orchestrator/engine/docker"),
-	"github.com/moby":             below("orchestrator/engine/docker"),
+	"github.com/docker":           below("orchestrator/engine"),
+	"github.com/moby":             below("orchestrator/engine"),
 	"github.com/spf13":            below("cmd"),
 }
 
