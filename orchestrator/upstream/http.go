@@ -22,6 +22,8 @@ type tripper struct {
 	host    string // headers hold secrets and go to this host only
 	headers map[string]string
 	limit   int
+	// apart: answers come on a stream of their own, not as those of requests.
+	apart bool
 }
 
 func newHTTPClient(s Server, limit int) (*http.Client, func(), error) {
@@ -32,7 +34,7 @@ func newHTTPClient(s Server, limit int) (*http.Client, func(), error) {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.ResponseHeaderTimeout = 0 // a call may take its time, the context bounds it
 	client := &http.Client{
-		Transport: &tripper{base: base, host: u.Host, headers: s.Headers, limit: limit},
+		Transport: &tripper{base: base, host: u.Host, headers: s.Headers, limit: limit, apart: s.Transport == SSE},
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			if len(via) >= maxRedirects || req.URL.Host != u.Host {
 				return fmt.Errorf("it redirects to %s", req.URL.Host)
@@ -107,7 +109,7 @@ func (t *tripper) checked(resp *http.Response, f *flight, id json.RawMessage) *h
 			f = &flight{} // nobody waits for what comes here
 		}
 		resp.Body = &events{body: resp.Body, in: bufio.NewReader(resp.Body), limit: t.limit, flight: f, id: id}
-	case f != nil && id != nil && ok:
+	case f != nil && id != nil && ok && !t.apart:
 		resp.Body = t.whole(resp.Body, f, id)
 		resp.ContentLength = -1
 		resp.Header.Del("Content-Length")

@@ -125,7 +125,15 @@ func TestTokenDoesNotFollowRedirects(t *testing.T) {
 type badHTTP struct {
 	session atomic.Int64
 	calls   atomic.Int64
-	call    func(w http.ResponseWriter, id json.RawMessage, session string)
+	call    atomic.Pointer[answer]
+}
+
+type answer func(w http.ResponseWriter, id json.RawMessage, session string)
+
+func bad(call answer) *badHTTP {
+	b := &badHTTP{}
+	b.call.Store(&call)
+	return b
 }
 
 func (b *badHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -138,19 +146,19 @@ func (b *badHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
-	answer := func(result string) {
+	reply := func(result string) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, req.ID, result)
 	}
 	switch req.Method {
 	case "initialize":
 		w.Header().Set("Mcp-Session-Id", fmt.Sprint(b.session.Add(1)))
-		answer(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bad","version":"1"}}`)
+		reply(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bad","version":"1"}}`)
 	case "tools/list":
-		answer(`{"tools":[{"name":"go","inputSchema":{"type":"object"}}]}`)
+		reply(`{"tools":[{"name":"go","inputSchema":{"type":"object"}}]}`)
 	case "tools/call":
 		b.calls.Add(1)
-		b.call(w, req.ID, r.Header.Get("Mcp-Session-Id"))
+		(*b.call.Load())(w, req.ID, r.Header.Get("Mcp-Session-Id"))
 	case "server/discover":
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, req.ID)
@@ -160,18 +168,18 @@ func (b *badHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestBadHTTPAnswersAreTypedErrors(t *testing.T) {
-	write := func(kind, text string) func(http.ResponseWriter, json.RawMessage, string) {
+	write := func(kind, text string) answer {
 		return func(w http.ResponseWriter, id json.RawMessage, _ string) {
 			w.Header().Set("Content-Type", kind)
 			io.WriteString(w, strings.ReplaceAll(text, "ID", string(id)))
 		}
 	}
-	status := func(code int) func(http.ResponseWriter, json.RawMessage, string) {
+	status := func(code int) answer {
 		return func(w http.ResponseWriter, _ json.RawMessage, _ string) { w.WriteHeader(code) }
 	}
 	large := `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"` + strings.Repeat("x", 2<<20) + `"}]}}`
 	for name, c := range map[string]struct {
-		call  func(http.ResponseWriter, json.RawMessage, string)
+		call  answer
 		code  string
 		class error
 	}{
@@ -191,14 +199,15 @@ func TestBadHTTPAnswersAreTypedErrors(t *testing.T) {
 			run.CodeOutcomeUnknown, errdefs.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bad := &badHTTP{call: c.call}
+			bad := bad(c.call)
 			m, err := upstream.New(upstream.Config{Servers: []upstream.Server{remote(t, upstream.HTTP, bad)}, Dir: t.TempDir(), MaxResponse: 1 << 20})
 			require.NoError(t, err)
 			defer func() { require.NoError(t, m.Close(t.Context())) }()
 			_, err = call(t, m, "far", "go", "")
 			problem(t, err, c.code, c.class)
 			require.EqualValues(t, 1, bad.calls.Load(), "it is not called again")
-			bad.call = write("application/json", `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"well"}]}}`)
+			well := write("application/json", `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"well"}]}}`)
+			bad.call.Store(&well)
 			text, err := call(t, m, "far", "go", "")
 			require.NoError(t, err)
 			require.Equal(t, "well", text)
@@ -207,14 +216,14 @@ func TestBadHTTPAnswersAreTypedErrors(t *testing.T) {
 }
 
 func TestForgottenSessionIsMadeAnewAndTheCallIsMade(t *testing.T) {
-	bad := &badHTTP{call: func(w http.ResponseWriter, id json.RawMessage, session string) {
+	bad := bad(func(w http.ResponseWriter, id json.RawMessage, session string) {
 		if session == "1" {
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"again"}]}}`, id)
-	}}
+	})
 	m := manager(t, remote(t, upstream.HTTP, bad))
 	text, err := call(t, m, "far", "go", "")
 	require.NoError(t, err)
