@@ -104,7 +104,7 @@ func (a *app) fetch(ctx context.Context, r records, id, output string) error {
 	if output == "-" {
 		return copyWhole(a.out, body, artifact)
 	}
-	path, err := save(body, artifact, output)
+	path, err := saveAs(body, artifact, output)
 	if err != nil {
 		return fmt.Errorf("artifact %s: %w", id, err)
 	}
@@ -125,12 +125,18 @@ func copyWhole(to io.Writer, from io.Reader, artifact run.Artifact) error {
 	return nil
 }
 
-// save writes a file that is seen only when it is whole, and yields its path.
-func save(body io.Reader, artifact run.Artifact, output string) (string, error) {
-	dir := "."
-	if output != "" {
-		dir = filepath.Dir(output)
+// saveAs writes the file that was asked for, or one in this directory.
+func saveAs(body io.Reader, artifact run.Artifact, output string) (string, error) {
+	if output == "" {
+		return save(body, artifact, ".", func(temporary string) (string, error) { return nameFresh(temporary, ".", artifact.Name) })
 	}
+	return save(body, artifact, filepath.Dir(output), func(temporary string) (string, error) {
+		return output, os.Rename(temporary, output)
+	})
+}
+
+// save writes a file in dir that gets its name when it is whole, and yields its path.
+func save(body io.Reader, artifact run.Artifact, dir string, name func(temporary string) (string, error)) (string, error) {
 	// Not CreateTemp, whose mode heeds no umask.
 	temporary, err := os.OpenFile(filepath.Join(dir, ".mcpx-"+rand.Text()), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 	if err != nil {
@@ -144,28 +150,57 @@ func save(body io.Reader, artifact run.Artifact, output string) (string, error) 
 	if err := errors.Join(err, temporary.Close()); err != nil {
 		return "", err
 	}
-	if output != "" {
-		return output, os.Rename(temporary.Name(), output)
-	}
-	return nameFresh(temporary.Name(), artifact.Name)
+	return name(temporary.Name())
 }
 
 // mostNames is how many names are tried for a file.
 const mostNames = 1000
 
-// nameFresh gives a file the first name in this directory that nobody has. The
-// name came from a daemon, so it is cleaned again.
-func nameFresh(path, name string) (string, error) {
+// nameFresh gives a file the first name in dir that nobody has. The name came
+// from a daemon, so it is cleaned again.
+func nameFresh(path, dir, name string) (string, error) {
 	name = artifacts.SafeName(name, artifacts.DefaultNameMax)
 	for n := range mostNames {
-		try := name
-		if n > 0 {
-			try = artifacts.Disambiguate(name, n)
-		}
+		try := filepath.Join(dir, artifacts.Disambiguate(name, n))
 		err := os.Link(path, try)
 		if !errors.Is(err, fs.ErrExist) {
 			return try, err
 		}
 	}
 	return "", fmt.Errorf("%s and %d names like it are taken; give one with -o", name, mostNames-1)
+}
+
+// keeper fetches what a run left (records, or what a run was carried out by).
+type keeper interface {
+	Artifact(ctx context.Context, id string) (run.Artifact, io.ReadCloser, error)
+}
+
+// keepAll puts everything that a run left into the directory that was asked
+// for, also when the script failed.
+func (a *app) keepAll(ctx context.Context, w *wishes, from keeper, result run.Result) error {
+	if w.artifactsDir == "" || len(result.Artifacts) == 0 {
+		return nil
+	}
+	if err := os.MkdirAll(w.artifactsDir, 0o777); err != nil {
+		return fmt.Errorf("directory for artifacts: %w", err)
+	}
+	for _, ref := range result.Artifacts {
+		path, err := a.keep(ctx, w.artifactsDir, from, ref.ID)
+		if err != nil {
+			return fmt.Errorf("artifact %s: %w", ref.Name, err)
+		}
+		if !w.quiet {
+			a.say("kept %s, %s", path, size(ref.Size))
+		}
+	}
+	return nil
+}
+
+func (a *app) keep(ctx context.Context, dir string, from keeper, id string) (string, error) {
+	artifact, body, err := from.Artifact(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	defer body.Close()
+	return save(body, artifact, dir, func(temporary string) (string, error) { return nameFresh(temporary, dir, artifact.Name) })
 }

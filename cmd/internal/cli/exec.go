@@ -105,7 +105,7 @@ func (a *app) carryOut(ctx context.Context, w *wishes, p program, args []string)
 	show := a.printer(w)
 	var result run.Result
 	if endpoint == "" {
-		result, err = a.here(ctx, config, run.Request{Source: p.source, File: p.file, Options: options}, in, show)
+		result, err = a.here(ctx, w, config, run.Request{Source: p.source, File: p.file, Options: options}, in, show)
 	} else {
 		result, err = a.there(ctx, w, config, endpoint, p, options, in, show)
 	}
@@ -122,7 +122,7 @@ func (a *app) carryOut(ctx context.Context, w *wishes, p program, args []string)
 }
 
 // here carries a request out in this process.
-func (a *app) here(ctx context.Context, config daemon.Config, req run.Request, in io.Reader, show printer) (run.Result, error) {
+func (a *app) here(ctx context.Context, w *wishes, config daemon.Config, req run.Request, in io.Reader, show printer) (run.Result, error) {
 	if req.Options.Cwd == "" {
 		cwd, err := os.Getwd()
 		if err != nil {
@@ -135,7 +135,11 @@ func (a *app) here(ctx context.Context, config daemon.Config, req run.Request, i
 		return run.Result{}, err
 	}
 	defer local.Close()
-	return local.Exec(ctx, req, show.event)
+	result, err := local.Exec(ctx, req, show.event)
+	if err != nil {
+		return result, err
+	}
+	return result, a.keepAll(context.WithoutCancel(ctx), w, local, result)
 }
 
 // there has a daemon run a program. What it needs from this machine, the
@@ -160,7 +164,11 @@ func (a *app) there(ctx context.Context, w *wishes, config daemon.Config, endpoi
 		}
 		withStdin(&req.Options, data)
 	}
-	return remote.Exec(ctx, req, show.event)
+	result, err := remote.Exec(ctx, req, show.event)
+	if err != nil {
+		return result, err
+	}
+	return result, a.keepAll(context.WithoutCancel(ctx), w, distant{Client: remote}, result)
 }
 
 // near settles what a request says about this machine: its directory means

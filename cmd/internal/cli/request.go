@@ -26,6 +26,8 @@ type wishes struct {
 	label     string
 	session   string
 	profile   string
+	// artifactsDir is where everything goes that the run leaves.
+	artifactsDir string
 
 	json, stream, quiet bool
 	place               place
@@ -48,6 +50,7 @@ func (w *wishes) bind(cmd *cobra.Command) {
 	f.StringVar(&w.profile, "permissions", "", "named permission profile")
 	f.BoolVar(&w.json, "json", false, "print the structured result")
 	f.BoolVar(&w.stream, "stream", false, "print the run's frames as they happen, one JSON object a line")
+	f.StringVar(&w.artifactsDir, "artifacts-dir", "", "directory to put the run's artifacts into; it is made if missing, and no file is overwritten")
 	f.BoolVar(&w.quiet, "quiet", false, "no lines of mcpx beside errors")
 	w.place.bind(f)
 	cmd.MarkFlagsMutuallyExclusive("json", "stream")
