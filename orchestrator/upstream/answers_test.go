@@ -96,10 +96,11 @@ func TestWhatAServerPrintsOnStdoutCountsAsStderr(t *testing.T) {
 }
 
 func TestArgumentsAreCheckedBeforeAnythingIsSent(t *testing.T) {
-	dir := t.TempDir()
-	config := server(t, "one", "sdk")
-	require.NoError(t, managerIn(t, dir, config).Refresh(t.Context()))
-	m := managerIn(t, dir, config)
+	s := server(t, "one", "sdk")
+	s.IdleTimeout = time.Millisecond
+	m := manager(t, s)
+	require.NoError(t, m.Refresh(t.Context()))
+	require.Eventually(t, func() bool { return m.Status()[0].State == upstream.Idle }, 5*time.Second, time.Millisecond)
 	for arguments, want := range map[string]struct{ field, says string }{
 		`{}`:                      {"arguments.text", "arguments.text: is required and missing"},
 		`{"text":5}`:              {"arguments.text", "arguments.text: wanted a string, got a number"},
@@ -197,4 +198,23 @@ func TestCatalogueHoldsNoSecret(t *testing.T) {
 	info, err := os.Stat(files[0])
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode())
+}
+
+// The catalogue is of a time when echo was another tool.
+func TestOldCatalogueRefusesNothing(t *testing.T) {
+	for name, old := range map[string]tool.Tool{
+		"other schema": {Name: "echo", InputSchema: json.RawMessage(`{"type":"object","required":["words"]}`)},
+		"other name":   {Name: "say"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := server(t, "one", "sdk")
+			require.NoError(t, upstream.SaveRecord(dir, s, []tool.Tool{old}))
+			m := managerIn(t, dir, s)
+			require.Equal(t, old.Name, m.Servers(t.Context())[0].Tools[0].Name)
+			text, err := call(t, m, "one", "echo", `{"text":"new"}`)
+			require.NoError(t, err)
+			require.Equal(t, "new", text)
+		})
+	}
 }

@@ -33,9 +33,19 @@ func (m *Manager) Call(ctx context.Context, call tool.Call) (tool.Result, error)
 	if err != nil {
 		return tool.Result{}, err
 	}
-	if call.Arguments, err = s.check(t, call.Arguments); err != nil {
+	checked, err := s.check(t, call.Arguments)
+	if err != nil && s.old() {
+		// The schema may be that of an older server, which must not refuse what
+		// the present one takes.
+		s.ask(ctx)
+		if t, err = s.tool(ctx, call.Tool); err == nil {
+			checked, err = s.check(t, call.Arguments)
+		}
+	}
+	if err != nil {
 		return tool.Result{}, err
 	}
+	call.Arguments = checked
 	result, err := s.call(ctx, t, call)
 	if errors.Is(err, errNotCarriedOut) {
 		// Nothing was sent, or the server said that it does not know our session:

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"sync"
@@ -47,10 +46,9 @@ func (f *flight) requestID() json.RawMessage {
 	return f.id
 }
 
-// answered keeps the result of an answer. The bytes may be those of a buffer
-// that is used again.
+// answered keeps the result of an answer.
 func (f *flight) answered(result json.RawMessage) {
-	f.note(func(f *flight) { f.raw = bytes.Clone(result) })
+	f.note(func(f *flight) { f.raw = result })
 }
 
 // land ends the flight: from here on nobody is told of progress.

@@ -57,6 +57,11 @@ type echoInput struct {
 	Times int    `json:"times,omitempty"`
 }
 
+type reshapedInput struct {
+	Message string `json:"message"`
+	Times   string `json:"times,omitempty"`
+}
+
 func says(text string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}
 }
@@ -128,6 +133,14 @@ func newServer() *mcp.Server {
 			return says("new"), nil, nil
 		})
 		return says("renamed"), nil
+	})
+	add("reshape", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		mcp.AddTool(server, &mcp.Tool{Name: "echo"}, func(_ context.Context, _ *mcp.CallToolRequest, in reshapedInput) (*mcp.CallToolResult, any, error) {
+			result := says("no " + in.Message)
+			result.IsError = true
+			return result, nil, nil
+		})
+		return says("reshaped"), nil
 	})
 	add("slow", func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		timer := time.NewTimer(100 * time.Millisecond)

@@ -234,7 +234,7 @@ func (m *Manager) EndSession(principal, session string) {
 
 func (m *Manager) endKey(key string) {
 	for _, s := range m.servers {
-		s.pool.endKeys(func(other string) bool { return other == key })
+		s.pool.endKey(key)
 	}
 }
 

@@ -328,12 +328,23 @@ func (p *pool) kill(i *instance, why error) {
 	p.leave(i)
 }
 
-// endKeys ends the instances whose holders are gone.
-func (p *pool) endKeys(gone func(key string) bool) {
+// endKey ends the instances whose holder is gone.
+func (p *pool) endKey(key string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, i := range p.instances {
-		if gone(i.key) && !i.leaving {
+		if i.key == key && !i.leaving {
+			p.leave(i)
+		}
+	}
+}
+
+// endIdle ends the instances of a key that nobody uses.
+func (p *pool) endIdle(key string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, i := range p.instances {
+		if i.key == key && i.calls == 0 && i.started && !i.leaving {
 			p.leave(i)
 		}
 	}

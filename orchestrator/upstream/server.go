@@ -97,7 +97,7 @@ func (s *server) refresh(ctx context.Context) error {
 	key := ""
 	if s.config.Scope != ScopeGlobal {
 		key = catalogueKey
-		defer s.pool.endKeys(func(other string) bool { return other == key })
+		defer s.pool.endIdle(key)
 	}
 	before := s.fetched()
 	i, err := s.pool.acquire(ctx, key)
@@ -140,7 +140,7 @@ func (s *server) relist(ctx context.Context, l *link) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.record = s.record.updated(tools, time.Now().UTC())
-	s.err = ""
+	s.err, s.asked = "", true
 	clear(s.checks)
 	if err := s.manager.catalogue.save(s.record); err != nil {
 		// The tools are known all the same; the next start has to ask again.
@@ -203,11 +203,26 @@ func (s *server) offered() []tool.Tool {
 	return out
 }
 
-// tool looks a tool up, and asks a server of which nothing is known.
+// tool looks a tool up. A server that was not asked yet is asked when the
+// catalogue does not have the tool: it may have been replaced by a newer one.
 func (s *server) tool(ctx context.Context, name string) (tool.Tool, error) {
-	if !s.isKnown() {
+	t, err := s.lookup(name)
+	if err != nil && !errdefs.IsPermissionDenied(err) && s.old() {
 		s.ask(ctx)
+		t, err = s.lookup(name)
 	}
+	return t, err
+}
+
+// old reports whether all that is known comes from an earlier manager's time,
+// or is not known at all.
+func (s *server) old() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.asked || !s.record.known()
+}
+
+func (s *server) lookup(name string) (tool.Tool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t, ok := pickTool(s.record.Tools, name); ok {
@@ -222,12 +237,6 @@ func (s *server) tool(ctx context.Context, name string) (tool.Tool, error) {
 			Message: fmt.Sprintf("the tools of MCP server %s are not known: %s", s.config.Name, orElse(s.err, "it was not asked in time"))}
 	}
 	return tool.Tool{}, s.unknownTool(name)
-}
-
-func (s *server) isKnown() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.record.known()
 }
 
 func pickTool(tools []tool.Tool, name string) (tool.Tool, bool) {

@@ -463,3 +463,47 @@ func TestRenamedToolIsUnknownAndTheHistorySaysWhen(t *testing.T) {
 	require.Equal(t, "new", text)
 	require.Len(t, m.Status()[0].Changes, 2)
 }
+
+func TestCallThatFailsAfterASchemaChangedIsToldOfIt(t *testing.T) {
+	dir := t.TempDir()
+	config := server(t, "one", "sdk")
+	m := managerIn(t, dir, config)
+	require.NoError(t, m.Refresh(t.Context()))
+	_, err := call(t, m, "one", "reshape", "")
+	require.NoError(t, err)
+	const what = "message is new and required, text is gone, times was integer and is string"
+	require.Eventually(t, func() bool { return len(m.Status()[0].Changes) == 1 }, 5*time.Second, 10*time.Millisecond)
+	_, err = call(t, m, "one", "echo", `{"text":"x"}`)
+	e := problem(t, err, run.CodeInvalidArguments, errdefs.ErrInvalidArgument)
+	require.Contains(t, e.Hint, "echo changed at 20")
+	require.Contains(t, e.Hint, what)
+	result, err := m.Call(t.Context(), tool.Call{Server: "one", Tool: "echo", Arguments: json.RawMessage(`{"message":"x"}`)})
+	require.NoError(t, err)
+	require.True(t, result.IsError)
+	require.Contains(t, result.Note, what)
+	require.NoError(t, m.Close(t.Context()))
+
+	later := managerIn(t, dir, config)
+	require.Contains(t, later.Status()[0].Changes[0].String(), what, "the history outlives the process")
+	require.NoError(t, later.Refresh(t.Context()))
+	require.Len(t, later.Status()[0].Changes, 2, "a new process has the old schema")
+}
+
+func TestServerThatDoesNotReadHoldsACallNoLongerThanItsLimit(t *testing.T) {
+	s := server(t, "one", "sdk")
+	m := manager(t, s)
+	pid := pidOf(t, m, "one")
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	arguments, err := json.Marshal(map[string]string{"text": strings.Repeat("x", 1<<20)})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	_, err = m.Call(ctx, tool.Call{Server: "one", Tool: "echo", Arguments: arguments})
+	problem(t, err, run.CodeUpstreamTimeout, context.DeadlineExceeded)
+	require.Less(t, time.Since(began), 5*time.Second)
+	require.Eventually(t, func() bool { return !living(pid) }, 15*time.Second, 20*time.Millisecond)
+	text, err := call(t, m, "one", "echo", string(arguments))
+	require.NoError(t, err)
+	require.Len(t, text, 1<<20)
+}
