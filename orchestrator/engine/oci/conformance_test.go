@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mcpx/orchestrator/engine"
 	"mcpx/orchestrator/engine/enginetest"
 	"mcpx/orchestrator/engine/oci"
 	"mcpx/orchestrator/supervisor/inittest"
@@ -18,6 +17,10 @@ import (
 
 func TestOCIConformance(t *testing.T) {
 	enginetest.Run(t, harness(t, "crun"))
+}
+
+func TestOCIConformanceWithRunc(t *testing.T) {
+	enginetest.Run(t, harness(t, "runc"))
 }
 
 func harness(t *testing.T, runtime string) enginetest.Harness {
@@ -104,5 +107,3 @@ func first(pid int) bool {
 	}
 	return false
 }
-
-var _ engine.Engine = (*oci.Engine)(nil)

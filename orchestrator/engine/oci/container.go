@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ type Container struct {
 
 	// started is closed when the runtime has ended; nil when it was not begun.
 	// Then either startErr or init is there.
+	runtime  *os.Process
 	started  chan struct{}
 	startErr error
 	init     *process

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"time"
 
@@ -25,7 +26,7 @@ const (
 // stockPrefix is that of the images that mcpx builds.
 const stockPrefix = "mcpx/"
 
-// asked is what Docker said of a reference.
+// asked is what a reference meant when it was last looked at.
 type asked struct {
 	at    time.Time
 	image image
@@ -42,24 +43,14 @@ func (e *Engine) EnsureImage(ctx context.Context, ref string, _ engine.PullPolic
 	if err != nil {
 		return engine.Image{}, err
 	}
-	return engine.Image{Digest: i.ID, Env: i.Env, Init: i.Init, Size: i.Size}, nil
+	return i.facts(), nil
 }
 
 func (e *Engine) image(ctx context.Context, ref string) (image, error) {
-	if i, err := e.store.image(ref); !errdefs.IsNotFound(err) {
-		return i, err
-	}
 	if i, ok := e.lately(ref); ok {
 		return i, nil
 	}
-	known, err := e.store.reference(ref)
-	if err != nil && !errdefs.IsNotFound(err) {
-		return image{}, err
-	}
-	if err == nil && strings.Contains(ref, "@sha256:") {
-		return e.store.image(known.Image)
-	}
-	i, err := e.current(ctx, ref, known)
+	i, err := e.find(ctx, ref)
 	if err != nil {
 		return image{}, err
 	}
@@ -69,11 +60,28 @@ func (e *Engine) image(ctx context.Context, ref string) (image, error) {
 	return i, nil
 }
 
+// find looks without what was said lately.
+func (e *Engine) find(ctx context.Context, ref string) (image, error) {
+	if i, err := e.store.image(ref); !errdefs.IsNotFound(err) {
+		return i, err
+	}
+	known, err := e.store.reference(ref)
+	if err != nil && !errdefs.IsNotFound(err) {
+		return image{}, err
+	}
+	if err == nil && strings.Contains(ref, "@sha256:") {
+		return e.store.image(known.Image)
+	}
+	return e.current(ctx, ref, known)
+}
+
+// lately bounds what it remembers by forgetting what is too old.
 func (e *Engine) lately(ref string) (image, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	maps.DeleteFunc(e.fresh, func(_ string, said asked) bool { return time.Since(said.at) > freshFor })
 	said, ok := e.fresh[ref]
-	return said.image, ok && time.Since(said.at) < freshFor
+	return said.image, ok
 }
 
 // current is what ref means now: to Docker, else to the store.
@@ -93,14 +101,21 @@ func (e *Engine) current(ctx context.Context, ref string, known reference) (imag
 	case known.Source == theirs.ID && known.Image != "":
 		return e.store.image(known.Image)
 	}
-	if i, err := e.store.image(theirs.ID); err == nil { // known by another name
-		return i, e.store.add(i, reference{Ref: ref, Image: i.ID, Source: theirs.ID})
-	}
 	return e.takeOver(ctx, ref, theirs.ID)
 }
 
-// takeOver imports an image of Docker's.
+// takeOver imports an image of Docker's, one at a time: several that ask for
+// the same one would unpack it each.
 func (e *Engine) takeOver(ctx context.Context, ref, id string) (image, error) {
+	select {
+	case e.importing <- struct{}{}:
+		defer func() { <-e.importing }()
+	case <-ctx.Done():
+		return image{}, context.Cause(ctx)
+	}
+	if i, err := e.store.image(id); err == nil { // known by another name, or by now
+		return i, e.store.add(i, reference{Ref: ref, Image: i.ID, Source: id})
+	}
 	e.config.Log.Info("taking an image over from docker", "image", ref, "id", id)
 	stream, err := e.docker.ImageSave(ctx, []string{id})
 	if err != nil {
@@ -117,17 +132,25 @@ func (e *Engine) takeOver(ctx context.Context, ref, id string) (image, error) {
 }
 
 // Import takes the images of an archive into the store: one of `docker save`,
-// or an OCI layout. It returns the references by which they can be had.
-func (e *Engine) Import(ctx context.Context, from io.Reader) ([]string, error) {
-	var names []string
-	all, err := e.load(ctx, from, func(m manifest) []string { return m.RepoTags }, "")
-	if err != nil {
+// or an OCI layout. Each can be had by the names that the archive gives it, and
+// by its digest.
+func (e *Engine) Import(ctx context.Context, from io.Reader) ([]engine.Image, error) {
+	if err := e.ready(ctx); err != nil {
 		return nil, err
 	}
-	for _, i := range all {
-		names = append(names, i.ID)
+	found, err := e.load(ctx, from, func(m manifest) []string { return m.RepoTags }, "")
+	if err != nil {
+		return nil, fmt.Errorf("import of images: %w", err)
 	}
-	return names, nil
+	var all []engine.Image
+	for _, i := range found {
+		all = append(all, i.facts())
+	}
+	return all, nil
+}
+
+func (i image) facts() engine.Image {
+	return engine.Image{Digest: i.ID, Env: i.Env, Init: i.Init, Size: i.Size}
 }
 
 // load unpacks an archive, and calls each image by its names.

@@ -61,9 +61,11 @@ type Engine struct {
 	store   store
 	space   *space
 	roots   roots
+	// importing is held by who takes an image over.
+	importing chan struct{}
 
 	mu     sync.Mutex
-	fresh  map[string]asked    // what Docker said lately, by reference
+	fresh  map[string]asked    // what references meant a moment ago
 	owners map[string]struct{} // whose directories are to go in the end
 }
 
@@ -74,7 +76,7 @@ func New(c Config) (*Engine, error) {
 	if err := c.complete(); err != nil {
 		return nil, fmt.Errorf("oci engine: %w", err)
 	}
-	e := &Engine{config: c, store: store{dir: c.Dir}, fresh: map[string]asked{}, owners: map[string]struct{}{}}
+	e := &Engine{config: c, store: store{dir: c.Dir}, fresh: map[string]asked{}, owners: map[string]struct{}{}, importing: make(chan struct{}, 1)}
 	if err := e.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("oci engine: %w", err), e.Close())
 	}

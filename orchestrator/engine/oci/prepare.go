@@ -1,14 +1,15 @@
 package oci
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -82,11 +83,17 @@ func (e *Engine) create(ctx context.Context, spec engine.Spec) (*Container, erro
 	return c, nil
 }
 
+// maxName leaves room for what is put before a name.
+const maxName = 100
+
 // checkNames sees that they can be those of directories.
 func checkNames(spec engine.Spec) error {
 	for _, name := range []string{spec.Owner, spec.Run} {
-		if !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`).MatchString(name) {
-			return fmt.Errorf("owner %q, run %q: letters, digits, `_` and `-` are what names are of: %w", spec.Owner, spec.Run, errdefs.ErrInvalidArgument)
+		odd := strings.ContainsFunc(name, func(r rune) bool {
+			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_')
+		})
+		if odd || name == "" || len(name) > maxName {
+			return fmt.Errorf("owner %q, run %q: names are of letters, digits, `_` and `-`: %w", spec.Owner, spec.Run, errdefs.ErrInvalidArgument)
 		}
 	}
 	return nil
@@ -169,7 +176,7 @@ func (c *Container) spawn() error {
 	if err != nil {
 		return err
 	}
-	c.started = make(chan struct{})
+	c.runtime, c.started = cmd.Process, make(chan struct{})
 	go func() {
 		defer close(c.started)
 		c.startErr = c.startEnded(cmd.Wait())
@@ -199,6 +206,9 @@ func (c *Container) startEnded(err error) error {
 		return fmt.Errorf("%s: %w: %s", c.engine.runtime.name, err, c.said())
 	}
 	c.init, err = c.findInit()
+	if errors.Is(err, errEnded) {
+		return c.notRunnable("code unknown")
+	}
 	return err
 }
 
@@ -208,7 +218,7 @@ const maxSaid = 2000
 // said is what the runtime wrote into its log.
 func (c *Container) said() string {
 	text, err := os.ReadFile(filepath.Join(c.dir, logName))
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err.Error()
 	}
 	said := strings.TrimSpace(string(text))
@@ -261,18 +271,19 @@ func (c *Container) exits(ctx context.Context) error {
 	if err := c.init.wait(ctx); err != nil {
 		return nil // ctx has ended
 	}
-	return c.notRunnable()
+	return c.notRunnable(c.init.ending())
 }
 
-// notRunnable is that init ended before it connected.
-func (c *Container) notRunnable() error {
+// notRunnable is that init ended before it connected. Where it could not even
+// be started the runtime has written why.
+func (c *Container) notRunnable(ending string) error {
 	from := c.engine.config.InitPath
 	if c.spec.ImageInit == engine.InitProtocol {
 		from = engine.InitPath + " of image " + c.spec.Image
 	}
 	return &run.Error{
 		Code: run.CodeInternal, Class: errdefs.ErrFailedPrecondition,
-		Message: fmt.Sprintf("%s ended at once (%s)", from, c.init.ending()),
+		Message: fmt.Sprintf("%s ended at once (%s)", from, cmp.Or(c.said(), ending)),
 		Hint:    "it has to be a static mcpx-init for this machine: `" + from + " version` shows whether it runs",
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,6 +19,9 @@ type process struct {
 	pid  int
 	file *os.File // pidfd
 }
+
+// errEnded is that there is no such process any more.
+var errEnded = errors.New("it has ended")
 
 // findInit opens the process whose number the runtime wrote down.
 func (c *Container) findInit() (*process, error) {
@@ -33,14 +35,14 @@ func (c *Container) findInit() (*process, error) {
 	}
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
-		return nil, fmt.Errorf("init ended at once: %w", errdefs.ErrFailedPrecondition)
+		return nil, errEnded
 	}
 	if err != nil {
 		return nil, fmt.Errorf("init: %w", err)
 	}
 	p := &process{pid: pid, file: os.NewFile(uintptr(fd), "init")}
 	if !c.group.holds(pid) { // somebody else has the number by now
-		return nil, errors.Join(fmt.Errorf("init ended at once: %w", errdefs.ErrFailedPrecondition), p.file.Close())
+		return nil, errors.Join(errEnded, p.file.Close())
 	}
 	return p, nil
 }
@@ -102,7 +104,7 @@ func (p *process) ending() string {
 	status, known := p.status()
 	switch {
 	case !known:
-		return "with what code is not known"
+		return "code unknown"
 	case status.Signaled():
 		return unix.SignalName(status.Signal())
 	}

@@ -8,11 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
-
-	"mcpx/orchestrator/engine"
 )
 
 // Remove ends the connection and the container.
@@ -67,13 +66,8 @@ func (c *Container) kill(ctx context.Context) error {
 	if c.started == nil {
 		return nil
 	}
-	select {
-	case <-c.started:
-	default:
-		// It is in the cgroup, or makes one: either way it is not to finish.
-		if err := c.stopRuntime(ctx); err != nil {
-			return err
-		}
+	if err := c.awaitRuntime(ctx); err != nil {
+		return err
 	}
 	if c.init == nil {
 		return nil
@@ -88,15 +82,23 @@ func (c *Container) kill(ctx context.Context) error {
 	return nil
 }
 
-// stopRuntime waits for a runtime that is under way, which it is for some
-// milliseconds only.
-func (c *Container) stopRuntime(ctx context.Context) error {
+// awaitRuntime waits for a runtime that is under way, which it is for some
+// milliseconds only. One that hangs is killed; what it has made by then is in
+// the cgroup.
+func (c *Container) awaitRuntime(ctx context.Context) error {
+	patience := time.NewTimer(settleTime)
+	defer patience.Stop()
 	select {
 	case <-c.started:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+	case <-patience.C:
 	}
+	if err := c.runtime.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("end of %s: %w", c.engine.runtime.name, err)
+	}
+	<-c.started
+	return nil
 }
 
 // Sweep removes what is found below an owner's name, in the directory and in
@@ -143,16 +145,14 @@ func (e *Engine) found(owner string) ([]string, error) {
 func (e *Engine) ownerGroups(owner string) []string { return e.groups.group(owner, "").every() }
 
 func (e *Engine) sweep(owner, id string) error {
-	c := e.container(engine.Spec{Owner: owner})
 	g := e.groups.group(owner, id)
-	dir := filepath.Join(filepath.Dir(c.dir), id)
 	if err := g.empty(); err != nil {
 		return fmt.Errorf("container %s: %w", id, err)
 	}
 	if err := g.remove(g.every()); err != nil {
 		return fmt.Errorf("container %s: %w", id, err)
 	}
-	return os.RemoveAll(dir)
+	return os.RemoveAll(e.store.path("run", owner, id))
 }
 
 // leave takes away the owner's own directories, unless containers of his have
