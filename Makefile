@@ -30,8 +30,10 @@ run: images
 stop:
 	@examples/daemon.sh stop
 
-test: export RUN_ENGINE = docker
+test: export RUN_ENGINE = docker,oci
 test: images
+	@./setup.sh crun
+	@./setup.sh chromium
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "gofmt would change:" $$unformatted; exit 1; }
 	go vet ./...
 	go test -race -timeout 20m ./...

@@ -4,6 +4,7 @@
 #   ./setup.sh docker    a Docker engine that answers: the one of DOCKER_HOST or the default socket,
 #                        else Debian's docker.io, installed and started (needs root and apt)
 #   ./setup.sh go        a Go that can build this tree
+#   ./setup.sh chromium  a Chromium for the tests that drive one (likewise)
 #   ./setup.sh compose   docker compose or docker-compose (likewise)
 #   ./setup.sh           go and docker
 set -eu
@@ -21,8 +22,9 @@ main() {
         case $part in
         docker) docker_engine ;;
         go) go_tools ;;
+        chromium) chromium_browser ;;
         compose) compose_command ;;
-        *) die "unknown part '$part': docker, go or compose" ;;
+        *) die "unknown part '$part': docker, go, chromium or compose" ;;
         esac
     done
 }
@@ -98,6 +100,15 @@ go_tools() {
     fi
     say "installing gcc"
     packages gcc libc6-dev
+}
+
+chromium_browser() {
+    if command -v chromium >/dev/null; then return; fi
+    if ! command -v apt-get >/dev/null || [ "$(id -u)" != 0 ]; then
+        die "there is no chromium: install the package chromium"
+    fi
+    say "installing chromium"
+    packages chromium
 }
 
 compose_command() {

@@ -28,6 +28,8 @@ type Tools interface {
 	Servers(context.Context) []tool.Server
 	Tool(ctx context.Context, server, name string) (tool.Tool, error)
 	Call(context.Context, tool.Call) (tool.Result, error)
+	// EndRun lets go of what was kept for one run.
+	EndRun(id string)
 }
 
 // Auditor keeps a record of every tool call, beside the run's own log.

@@ -23,6 +23,7 @@ import (
 // stock is a set of tools that answers by its own name.
 type stock struct {
 	called []tool.Call
+	ended  []string
 	audit  []orchestrator.AuditedCall
 }
 
@@ -54,6 +55,8 @@ func (s *stock) Call(_ context.Context, c tool.Call) (tool.Result, error) {
 	c.Progress(1, 2, "half")
 	return tool.Result{Raw: json.RawMessage(`{"content":[{"type":"text","text":"secret ` + c.Tool + `"}]}`)}, nil
 }
+
+func (s *stock) EndRun(id string) { s.ended = append(s.ended, id) }
 
 func (s *stock) RecordCall(_ context.Context, c orchestrator.AuditedCall) error {
 	s.audit = append(s.audit, c)
@@ -136,6 +139,7 @@ func TestScriptCallsTools(t *testing.T) {
 	require.NotContains(t, string(text), "hunter2")
 	require.NotContains(t, string(text), "secret")
 	require.Len(t, tools.audit, 4)
+	require.Equal(t, []string{"run-1"}, tools.ended)
 	require.Equal(t, "local", tools.audit[0].Principal)
 	require.Positive(t, tools.audit[0].ResponseBytes)
 	require.Contains(t, answers[0], "200")

@@ -52,8 +52,9 @@ type Config struct {
 
 // Orchestrator is safe for concurrent use.
 type Orchestrator struct {
-	config Config
-	dirs   atomic.Int64
+	config  Config
+	dirs    atomic.Int64
+	clients *clients
 
 	mu       sync.Mutex
 	leftover []engine.Container // whose removal failed
@@ -67,7 +68,7 @@ func New(c Config) (*Orchestrator, error) {
 	if err := os.MkdirAll(c.RunDir, 0o700); err != nil {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
-	return &Orchestrator{config: c}, nil
+	return &Orchestrator{config: c, clients: newClients()}, nil
 }
 
 // Run carries out plan under the given id and tells everything by emit, from
@@ -187,6 +188,9 @@ func (a *attempt) runScript(ctx context.Context, image engine.Image) (*engine.Ex
 
 	job := a.plan.Job
 	job.Env = environment(image.Env, a.plan, a.id)
+	if err := a.equip(ctx, &job); err != nil {
+		return nil, err
+	}
 	release := a.side.Bind(ctx, sideRun{a})
 	defer release()
 	exit, err := a.container.Run(ctx, job, engine.IO{
@@ -273,6 +277,9 @@ func (a *attempt) cleanUp(ctx context.Context) { a.cleaned.Do(func() { a.removeA
 func (a *attempt) removeAll(ctx context.Context) {
 	if a.container != nil {
 		a.remove(ctx)
+	}
+	if a.config.Tools != nil {
+		a.config.Tools.EndRun(a.id)
 	}
 	if a.side != nil {
 		a.side.Close() //nolint:errcheck // the socket goes with its directory

@@ -326,9 +326,23 @@ func TestEnvironmentIsExact(t *testing.T) {
 	b := newBench(t, &scripted{run: prints("", 0)})
 	b.do(t, t.Context(), run.Request{Source: hello, Options: run.Options{Env: map[string]string{"A": "1"}, Session: "s"}})
 	require.Equal(t, []string{
-		"A=1", "LANG=C.UTF-8", "MCPX_CWD=/work", "MCPX_ENDPOINT=http://127.0.0.1:7717", "MCPX_ENTRY=/run/mcpx/job/main.sh",
+		"A=1", "LANG=C.UTF-8", "MCPX_CLIENT=/run/mcpx/job/client/mcpx.sh", "MCPX_CWD=/work", "MCPX_ENDPOINT=http://127.0.0.1:7717", "MCPX_ENTRY=/run/mcpx/job/main.sh",
 		"MCPX_OUTBOX=/outbox", "MCPX_RUN=run-1", "MCPX_RUNTIME=bash", "MCPX_SESSION=s", "MCPX_SOCKET=/run/mcpx/mcpx.sock", "PATH=/usr/bin",
 	}, b.engine.job.Env)
+}
+
+// A script's own search path stays, behind the client's.
+func TestPythonFindsItsClientAndWhatItBrings(t *testing.T) {
+	b := newBench(t, &scripted{run: prints("", 0)})
+	b.do(t, t.Context(), run.Request{Source: "#!/usr/bin/env python3\n", Options: run.Options{Env: map[string]string{"PYTHONPATH": "/opt/lib"}}})
+	require.Contains(t, b.engine.job.Env, "PYTHONPATH=/run/mcpx/job/client/python:/opt/lib")
+	require.Contains(t, b.engine.job.Env, "MCPX_CLIENT=/run/mcpx/job/client/python")
+}
+
+func TestInterpreterWithoutAClientIsTold(t *testing.T) {
+	b := newBench(t, &scripted{run: prints("", 0)})
+	r := b.do(t, t.Context(), run.Request{Source: "#!/usr/bin/env ruby\n"})
+	require.Equal(t, "no_client", r.Logs[0].Code)
 }
 
 func TestBadRequestsNameTheField(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 type Config struct {
 	// State is the directory that holds everything that outlives a process.
 	State string
-	// Engine is the kind of engine: docker, or fake (tests only).
+	// Engine is the kind of engine: docker, oci, or fake (tests only).
 	Engine     string
 	DockerHost string
 	// Init is the path of mcpx-init, "" for the usual places.
@@ -29,6 +29,13 @@ type Config struct {
 	UserScripts string
 	Interpreter string
 	CwdPolicy   string
+
+	// MCPConfig is the file that names the MCP servers; "": the nearest, NoMCP: none.
+	MCPConfig string
+	// Cwd is where that search begins, UserDir the user's own configuration directory.
+	Cwd, UserDir string
+	// LookupEnv yields the environment for ${VAR} in that file.
+	LookupEnv func(string) (string, bool)
 
 	Listen    []string
 	TokenFile string
@@ -52,6 +59,7 @@ type Config struct {
 // Values of Config.Engine.
 const (
 	EngineDocker = "docker"
+	EngineOCI    = "oci"
 	EngineFake   = "fake"
 )
 
@@ -68,12 +76,14 @@ type Process struct {
 	UID       int
 	Home      string
 	Etc       string // configuration of the machine
+	Cwd       string
 }
 
 // ThisProcess asks the operating system.
 func ThisProcess() Process {
 	home, _ := os.UserHomeDir() // without one, paths below it are relative to the root directory
-	return Process{LookupEnv: os.LookupEnv, UID: os.Geteuid(), Home: home, Etc: "/etc"}
+	cwd, _ := os.Getwd()        // without one, nothing is searched from it
+	return Process{LookupEnv: os.LookupEnv, UID: os.Geteuid(), Home: home, Etc: "/etc", Cwd: cwd}
 }
 
 func (p Process) env(name string) string {
@@ -98,6 +108,9 @@ func defaults(p Process) Config {
 		DockerHost:  defaultDockerHost(p),
 		UserScripts: filepath.Join(p.xdg("XDG_CONFIG_HOME", ".config"), "mcpx", "scripts"),
 		CwdPolicy:   run.CwdCaller,
+		Cwd:         p.Cwd,
+		UserDir:     filepath.Join(p.xdg("XDG_CONFIG_HOME", ".config"), "mcpx"),
+		LookupEnv:   p.LookupEnv,
 		Listen:      []string{DefaultEndpoint(p)},
 		Slots:       max(2, runtime.NumCPU()),
 		Queue:       64,

@@ -16,6 +16,7 @@ import (
 	"mcpx/orchestrator/engine"
 	"mcpx/orchestrator/engine/docker"
 	"mcpx/orchestrator/engine/fake"
+	"mcpx/orchestrator/engine/oci"
 	"mcpx/orchestrator/run"
 	"mcpx/policies"
 )
@@ -38,11 +39,13 @@ func NewEngine(c Config, p *policies.Document, log *slog.Logger) (engine.Engine,
 	switch c.Engine {
 	case EngineDocker:
 		return newDocker(c, log)
+	case EngineOCI:
+		return newOCI(c, log)
 	case EngineFake:
 		return newFake(c, p, log)
 	}
 	return nil, &run.Error{Code: run.CodeInvalidOption, Class: errdefs.ErrInvalidArgument, Field: "engine",
-		Message: fmt.Sprintf("there is no engine %q", c.Engine), Hint: "docker is one"}
+		Message: fmt.Sprintf("there is no engine %q", c.Engine), Hint: "docker and oci are"}
 }
 
 // newDocker goes without an init of this machine where there is none: the stock
@@ -53,6 +56,19 @@ func newDocker(c Config, log *slog.Logger) (engine.Engine, error) {
 		return nil, err
 	}
 	return docker.New(docker.Config{Host: c.DockerHost, InitPath: init, Log: log})
+}
+
+// newOCI takes images over from Docker where there is one.
+func newOCI(c Config, log *slog.Logger) (engine.Engine, error) {
+	init, err := FindInit(c)
+	if err != nil && c.Init != "" {
+		return nil, err
+	}
+	dir, err := filepath.Abs(filepath.Join(c.State, "engine", "oci"))
+	if err != nil {
+		return nil, fmt.Errorf("directory of the oci engine: %w", err)
+	}
+	return oci.New(oci.Config{Dir: dir, DockerHost: c.DockerHost, InitPath: init, Log: log})
 }
 
 // newFake isolates nothing, so it is only had by asking for it.

@@ -39,13 +39,14 @@ type Key struct {
 func Keys() []Key {
 	return []Key{
 		key("state", "state", "directory for everything that outlives a process", text(func(c *Config) *string { return &c.State })),
-		key("engine", "engine", "what makes the containers: docker (fake isolates nothing and is for tests)", word(func(c *Config) *string { return &c.Engine }, EngineDocker, EngineFake)),
+		key("engine", "engine", "what makes the containers: docker, or oci, which needs no daemon but crun and root (fake isolates nothing and is for tests)", word(func(c *Config) *string { return &c.Engine }, EngineDocker, EngineOCI, EngineFake)),
 		key("docker.host", "docker-host", "address of the docker daemon", text(func(c *Config) *string { return &c.DockerHost })),
 		key("init", "init", "path of mcpx-init; empty: beside mcpx, then PATH", text(func(c *Config) *string { return &c.Init })),
 		key("policy", "policy", "policy file; empty: the built-in policies", text(func(c *Config) *string { return &c.Policy })),
 		key("paths.scripts", "", "places where a script's name is looked up; null (empty) stands for the built-in places", list(func(c *Config) *[]string { return &c.Scripts })),
 		key("script.interpreter", "", "command line for scripts that name no interpreter", text(func(c *Config) *string { return &c.Interpreter })),
 		key("script.cwd", "", "what the caller's directory means in the container", word(func(c *Config) *string { return &c.CwdPolicy }, run.CwdCaller, run.CwdScript, run.CwdConfig, run.CwdWorkdir)),
+		key("mcp.config", "mcp-config", "file that names the MCP servers that scripts may call; empty: the nearest .mcpx.json, .mcpx/config.json or .mcp.json, then the user's; none: no servers", text(func(c *Config) *string { return &c.MCPConfig })),
 		key("listen", "listen", "where to take requests: unix:///path or host:port", list(func(c *Config) *[]string { return &c.Listen })),
 		key("token-file", "token-file", "file whose first line is the bearer token for TCP", text(func(c *Config) *string { return &c.TokenFile })),
 		key("no-auth", "no-auth", "take TCP requests without a token; loopback only", toggle(func(c *Config) *bool { return &c.NoAuth })),

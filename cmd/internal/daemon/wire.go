@@ -19,6 +19,7 @@ import (
 	jobstore "mcpx/orchestrator/job/sqlite"
 	"mcpx/orchestrator/run"
 	"mcpx/orchestrator/script"
+	"mcpx/orchestrator/upstream"
 	"mcpx/policies"
 )
 
@@ -30,6 +31,8 @@ type Runtime struct {
 	Artifacts *artifacts.Store
 	Engine    engine.Engine
 	Policies  *policies.Document
+	// Tools are the MCP servers that scripts may call.
+	Tools *upstream.Manager
 
 	log          *slog.Logger
 	owner        *Owner
@@ -94,8 +97,12 @@ func (r *Runtime) build(o Options) error {
 		return err
 	}
 	r.closers = append(r.closers, rows)
+	if r.Tools, err = OpenTools(c, r.log); err != nil {
+		return err
+	}
+	r.closers = append(r.closers, toolsCloser{r.Tools})
 	config := r.orchestratorConfig()
-	config.Audit = rows
+	config.Audit, config.Tools, config.ConfigDir = rows, r.Tools, c.UserDir
 	if config.AuditKey, err = auditKey(c.State); err != nil {
 		return err
 	}

@@ -59,8 +59,9 @@ var layers = map[string][]string{
 
 	// One run.
 	"orchestrator/script":  {"orchestrator/run", "policies"},
+	"orchestrator/client":  {"orchestrator/engine", "orchestrator/run", "orchestrator/tool"},
 	"orchestrator/sidecar": {"orchestrator/engine", "orchestrator/frame", "orchestrator/frame/upgrade", "orchestrator/run", "orchestrator/tool"},
-	"orchestrator":         {"artifacts", "images", "orchestrator/engine", "orchestrator/run", "orchestrator/script", "orchestrator/sidecar", "orchestrator/tool", "policies"},
+	"orchestrator":         {"artifacts", "images", "orchestrator/client", "orchestrator/engine", "orchestrator/run", "orchestrator/script", "orchestrator/sidecar", "orchestrator/tool", "policies"},
 
 	// Many runs.
 	"orchestrator/job":        {"orchestrator/run"},
