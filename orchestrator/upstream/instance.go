@@ -25,6 +25,7 @@ type link struct {
 	flights *flights
 	close   func() // what is behind the transport
 	tokens  atomic.Uint64
+	met     atomic.Bool // session is set
 }
 
 // dialer makes links to one server.
@@ -86,7 +87,9 @@ func (d *dialer) attempt(ctx context.Context, protocol string) (*link, error) {
 		Capabilities: &mcp.ClientCapabilities{},
 		ToolListChangedHandler: func(ctx context.Context, _ *mcp.ToolListChangedRequest) {
 			l.flights.changed()
-			d.changed(ctx, l)
+			if l.met.Load() { // else the list is asked for in a moment anyway
+				d.changed(ctx, l)
+			}
 		},
 		ProgressNotificationHandler: func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
 			l.flights.progress(req.Params.ProgressToken, req.Params.Progress, req.Params.Total, req.Params.Message)
@@ -98,6 +101,7 @@ func (d *dialer) attempt(ctx context.Context, protocol string) (*link, error) {
 		l.abort()
 		return nil, err
 	}
+	l.met.Store(true)
 	return l, nil
 }
 

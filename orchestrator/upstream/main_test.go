@@ -181,6 +181,7 @@ func rawAnswer(out *bufio.Writer, id, method, name string) {
 	answer := func(result string) { fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", id, result) }
 	switch method {
 	case "initialize":
+		fmt.Fprintln(out, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`) // too early
 		answer(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"raw","version":"1"}}`)
 		return
 	case "ping":

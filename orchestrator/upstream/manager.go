@@ -168,6 +168,18 @@ func (m *Manager) Servers(ctx context.Context) []tool.Server {
 	return out
 }
 
+// Server lists one server by its name or its namespace.
+func (m *Manager) Server(ctx context.Context, name string) (tool.Server, error) {
+	s, err := m.known(name)
+	if err != nil {
+		return tool.Server{}, err
+	}
+	if s.unasked() {
+		s.ask(ctx)
+	}
+	return s.listing(), nil
+}
+
 // Search finds tools, see tool.Search.
 func (m *Manager) Search(ctx context.Context, query string, limit int) []Hit {
 	return tool.Search(m.Servers(ctx), query, limit)
