@@ -14,11 +14,13 @@ import (
 	"mcpx/orchestrator/engine"
 	"mcpx/orchestrator/frame"
 	"mcpx/orchestrator/supervisor"
+	"mcpx/orchestrator/supervisor/endpoint"
 )
 
 const usage = `usage: mcpx-init                               first process of a container
        mcpx-init host SOCKET OUTBOX [ENDPOINT] the same for processes of this host, in tests
        mcpx-init version
+       mcpx-init call|emit|result|log|artifact|tools …  for scripts; each tells more with -h
 `
 
 // Exit codes.
@@ -44,6 +46,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case args[0] == "version" && len(args) == 1:
 		fmt.Fprintf(stdout, "mcpx-init %s, protocol %s\n", config.Version, frame.Protocol)
 		return 0
+	case endpoint.Knows(args[0]):
+		return forScript(args, stdout, stderr)
 	case args[0] == "host" && (len(args) == 3 || len(args) == 4):
 		config = onHost(config.Version, args[1:])
 	default:
@@ -64,6 +68,15 @@ func onHost(version string, args []string) supervisor.Config {
 		c.Endpoint = args[2]
 	}
 	return c
+}
+
+// forScript speaks to the run's socket on behalf of a script.
+func forScript(args []string, stdout, stderr io.Writer) int {
+	socket := os.Getenv("MCPX_SOCKET")
+	if socket == "" {
+		socket = engine.SocketPath
+	}
+	return endpoint.Command{Socket: socket, Stdin: os.Stdin, Stdout: stdout, Stderr: stderr}.Run(context.Background(), args)
 }
 
 // beSmall leaves the container's memory and processors to the script: init
