@@ -5,6 +5,7 @@
 #                        else Debian's docker.io, installed and started (needs root and apt)
 #   ./setup.sh go        a Go that can build this tree
 #   ./setup.sh chromium  a Chromium for the tests that drive one (likewise)
+#   ./setup.sh crun      crun, with which the engine oci makes containers without Docker (likewise)
 #   ./setup.sh compose   docker compose or docker-compose (likewise)
 #   ./setup.sh           go and docker
 set -eu
@@ -23,8 +24,9 @@ main() {
         docker) docker_engine ;;
         go) go_tools ;;
         chromium) chromium_browser ;;
+        crun) oci_runtime ;;
         compose) compose_command ;;
-        *) die "unknown part '$part': docker, go, chromium or compose" ;;
+        *) die "unknown part '$part': docker, go, chromium, crun or compose" ;;
         esac
     done
 }
@@ -109,6 +111,15 @@ chromium_browser() {
     fi
     say "installing chromium"
     packages chromium
+}
+
+oci_runtime() {
+    if command -v crun >/dev/null; then return; fi
+    if ! command -v apt-get >/dev/null || [ "$(id -u)" != 0 ]; then
+        die "there is no crun: install it (crun 1.8 or newer)"
+    fi
+    say "installing crun"
+    packages crun
 }
 
 compose_command() {

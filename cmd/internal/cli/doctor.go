@@ -146,6 +146,9 @@ func checkPolicy(config daemon.Config) (*policies.Document, check) {
 
 func checkEngine(ctx context.Context, config daemon.Config, document *policies.Document) []check {
 	hint := "start docker, or name its socket with --docker-host or DOCKER_HOST"
+	if config.Engine == daemon.EngineOCI {
+		hint = "./setup.sh crun installs what it needs; it makes containers itself, as root"
+	}
 	e, err := daemon.NewEngine(config, document, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return []check{{"engine", checkFail, err.Error(), hint}}
