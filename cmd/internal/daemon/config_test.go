@@ -122,7 +122,7 @@ func TestBadValuesNameTheirSource(t *testing.T) {
 		"twice":          {file: "docker.host: a\ndocker:\n  host: b\n", want: `:3: "docker.host" stands twice`},
 		"wrong type":     {file: "slots: many\n", want: `slots: "many" is not a whole number`},
 		"too small":      {env: map[string]string{"MCPX_SLOTS": "0"}, want: "env MCPX_SLOTS"},
-		"not a word":     {flags: map[string][]string{"engine": {"podman"}}, want: `flag --engine: engine: "podman" is none of docker, fake`},
+		"not a word":     {flags: map[string][]string{"engine": {"podman"}}, want: `flag --engine: engine: "podman" is none of docker, oci, fake`},
 		"not a bool":     {env: map[string]string{"MCPX_NO_AUTH": "maybe"}, want: "neither true nor false"},
 		"not a duration": {env: map[string]string{"MCPX_DRAIN": "5"}, want: "not a duration"},
 		"null":           {file: "state:\n", want: "state: has no value"},
