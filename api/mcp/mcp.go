@@ -23,8 +23,9 @@ type Runs interface {
 	// yields its result. When ctx ends, the run is ended as ctx's cause says,
 	// and Exec waits for its end.
 	Exec(ctx context.Context, req run.Request, by run.Caller, yield func(run.Event) error) (run.Result, error)
-	// Result is that of a run that has ended.
-	Result(ctx context.Context, id string) (run.Result, error)
+	// Result is that of a run that has ended. To others than its owner it does
+	// not exist.
+	Result(ctx context.Context, id string, by run.Caller) (run.Result, error)
 }
 
 // Tools are those of the configured MCP servers.
@@ -40,7 +41,9 @@ type Tools interface {
 
 // Artifacts keeps what runs and tools leave.
 type Artifacts interface {
-	Artifact(ctx context.Context, id string) (run.Artifact, io.ReadCloser, error)
+	// Artifact opens an artifact's bytes. To others than its owner it does not
+	// exist.
+	Artifact(ctx context.Context, id string, by run.Caller) (run.Artifact, io.ReadCloser, error)
 	// Keep stores what body yields until its end.
 	Keep(ctx context.Context, meta artifacts.Meta, body io.Reader) (run.Artifact, error)
 }

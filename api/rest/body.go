@@ -36,6 +36,12 @@ func decode(c *gin.Context, v any) error {
 	if err != nil {
 		return err
 	}
+	return Unmarshal(body, v)
+}
+
+// Unmarshal reads JSON as strictly as every surface does; its errors name the
+// field that is wrong.
+func Unmarshal(body []byte, v any) error {
 	if err := json.Unmarshal(body, v, json.RejectUnknownMembers(true)); err != nil {
 		return bodyError(err)
 	}

@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"iter"
+	"net/http"
 	"os"
 
 	"mcpx/artifacts"
@@ -10,6 +11,7 @@ import (
 	"mcpx/orchestrator/engine"
 	"mcpx/orchestrator/job"
 	"mcpx/orchestrator/run"
+	"mcpx/orchestrator/tool"
 	"mcpx/policies"
 )
 
@@ -44,6 +46,25 @@ type Images interface {
 type Policies interface {
 	Rules() []policies.Rule
 	Explain(images.Facts, policies.Facts) (policies.Explanation, error)
+}
+
+// Tools are those of the configured MCP servers.
+type Tools interface {
+	// Servers lists the server that ns names, all when it is empty.
+	Servers(ctx context.Context, ns string) ([]tool.Server, error)
+	Search(ctx context.Context, query string, limit int) ([]tool.Hit, error)
+	// Types declares a namespace in a language ("" is TypeScript), all its
+	// functions unless some are named.
+	Types(ctx context.Context, ns, lang string, functions ...string) (string, error)
+	Call(context.Context, tool.Call) (tool.Result, error)
+	// Refresh asks servers, all when none is named, what tools they have.
+	Refresh(ctx context.Context, servers ...string) error
+}
+
+// MCP answers requests of MCP's Streamable HTTP transport (*mcp.Server). An
+// error means that nothing has been answered.
+type MCP interface {
+	ServeMCP(w http.ResponseWriter, r *http.Request, by run.Caller) error
 }
 
 var (

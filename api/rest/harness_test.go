@@ -45,6 +45,7 @@ type daemon struct {
 func configOf(t *testing.T, j *jobs) rest.Config {
 	return rest.Config{
 		Jobs: j, Runs: j, Policies: policies.Default(), Images: shelf{}, Script: inlineScript,
+		Tools: newToolbox(), MCP: door{},
 		Ready:        func(context.Context) error { return nil },
 		Gate:         auth.Gate{Token: auth.NewToken(token)},
 		Log:          slog.New(slog.NewTextHandler(io.Discard, nil)),

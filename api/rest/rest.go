@@ -24,6 +24,8 @@ type Config struct {
 	Artifacts Artifacts
 	Images    Images
 	Policies  Policies
+	Tools     Tools
+	MCP       MCP
 	// Script finds the program of a request and what chooses its interpreter,
 	// as a run of it would.
 	Script func(run.Request) (images.Facts, error)

@@ -103,7 +103,7 @@ func streamAnswers(detail string) []Answer {
 // routes is the table.
 func (s *Server) routes() []Route {
 	var all []Route
-	for _, group := range [][]Route{s.runRoutes(), s.artifactRoutes(), s.catalogRoutes(), s.serviceRoutes()} {
+	for _, group := range [][]Route{s.runRoutes(), s.artifactRoutes(), s.catalogRoutes(), s.toolRoutes(), s.mcpRoutes(), s.serviceRoutes()} {
 		all = append(all, group...)
 	}
 	return all

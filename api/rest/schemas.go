@@ -27,12 +27,32 @@ func (s *schemas) request(t reflect.Type) (object, error) {
 }
 
 // answer describes a body that we send: readers must be ready for more members.
-func (s *schemas) answer(t reflect.Type) (object, error) {
-	return s.component(t, func(schema *jsonschema.Schema) {
-		if schema.Type == "object" && schema.Properties != nil {
-			schema.AdditionalProperties = nil
-		}
+func (s *schemas) answer(t reflect.Type) (object, error) { return s.component(t, open) }
+
+func open(schema *jsonschema.Schema) {
+	if schema.Type == "object" && schema.Properties != nil {
+		schema.AdditionalProperties = nil
+	}
+}
+
+// RequestSchema describes a type that we take, for other surfaces.
+func RequestSchema(t reflect.Type) (*jsonschema.Schema, error) {
+	return adapted(t, func(*jsonschema.Schema) {})
+}
+
+// AnswerSchema describes a type that we send, for other surfaces.
+func AnswerSchema(t reflect.Type) (*jsonschema.Schema, error) { return adapted(t, open) }
+
+func adapted(t reflect.Type, adapt func(*jsonschema.Schema)) (*jsonschema.Schema, error) {
+	schema, err := schemaOf(t)
+	if err != nil {
+		return nil, err
+	}
+	walk(schema, func(one *jsonschema.Schema) {
+		notNull(one)
+		adapt(one)
 	})
+	return schema, nil
 }
 
 func (s *schemas) component(t reflect.Type, adapt func(*jsonschema.Schema)) (object, error) {
@@ -41,14 +61,10 @@ func (s *schemas) component(t reflect.Type, adapt func(*jsonschema.Schema)) (obj
 	}
 	name := componentName(t)
 	if s.components[name] == nil {
-		schema, err := schemaOf(t)
+		schema, err := adapted(t, adapt)
 		if err != nil {
 			return nil, err
 		}
-		walk(schema, func(one *jsonschema.Schema) {
-			notNull(one)
-			adapt(one)
-		})
 		s.components[name] = schema
 	}
 	return object{"$ref": "#/components/schemas/" + name}, nil

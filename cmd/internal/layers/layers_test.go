@@ -70,8 +70,9 @@ var layers = map[string][]string{
 	// Surfaces.
 	"api/problem": {"orchestrator/run"},
 	"api/auth":    {"orchestrator/run"},
-	"api/client":  {"api/problem", "api/rest", "artifacts", "orchestrator/job", "orchestrator/run", "policies"},
-	"api/rest":    {"api/auth", "api/problem", "artifacts", "images", "orchestrator/engine", "orchestrator/job", "orchestrator/run", "policies"},
+	"api/client":  {"api/problem", "api/rest", "artifacts", "orchestrator/job", "orchestrator/run", "orchestrator/tool", "policies"},
+	"api/rest":    {"api/auth", "api/problem", "artifacts", "images", "orchestrator/engine", "orchestrator/job", "orchestrator/run", "orchestrator/tool", "policies"},
+	"api/mcp":     {"api/auth", "api/problem", "api/rest", "artifacts", "orchestrator/job", "orchestrator/run", "orchestrator/tool"},
 
 	// The programs: only here all of it meets.
 	"cmd/mcpx":                {"cmd/internal/cli"},
