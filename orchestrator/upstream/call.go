@@ -290,7 +290,7 @@ func (s *server) byStatus(name string, status int) error {
 // story says how an instance ended, by its process where it has one.
 func (s *server) story(i *instance, err error) string {
 	p := i.link.process
-	if p == nil || !p.gone(reapTime) {
+	if p == nil || !p.over(reapTime) {
 		return err.Error()
 	}
 	text := "the process ended (" + p.status() + ")"

@@ -165,7 +165,7 @@ func (d *dialer) explain(l *link, err error) error {
 	if l.process == nil || errors.Is(err, errNoAnswer) || errors.Is(err, errClosed) {
 		return err
 	}
-	if !l.process.gone(reapTime) {
+	if !l.process.over(reapTime) {
 		return err
 	}
 	if said := d.tail.last(); said != "" {

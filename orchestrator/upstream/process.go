@@ -226,6 +226,21 @@ func (p *process) gone(within time.Duration) bool {
 	}
 }
 
+// over reports whether the process ended, and waits for its last words, which
+// may still be in the pipe.
+func (p *process) over(within time.Duration) bool {
+	if !p.gone(within) {
+		return false
+	}
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-p.drained:
+	case <-timer.C: // somebody else holds the pipe
+	}
+	return true
+}
+
 // status says how the process ended, or "" while it lives.
 func (p *process) status() string {
 	select {
