@@ -223,9 +223,10 @@ func (s store) unpack(ctx context.Context, a *archived, m manifest) (image, erro
 	if len(c.RootFS.DiffIDs) != len(m.Layers) || len(m.Layers) == 0 {
 		return image{}, fmt.Errorf("image with %d layers of which its configuration names %d: %w", len(m.Layers), len(c.RootFS.DiffIDs), errdefs.ErrInvalidArgument)
 	}
-	id := sha256.Sum256(text)
+	sum := sha256.Sum256(text)
+	id := "sha256:" + hex.EncodeToString(sum[:])
 	i := image{
-		ID: "sha256:" + hex.EncodeToString(id[:]), Env: c.Config.Env, Init: c.Config.Labels[initLabel],
+		ID: id, Digest: id, Env: c.Config.Env, Init: c.Config.Labels[initLabel],
 		Volumes: slices.Sorted(maps.Keys(c.Config.Volumes)),
 	}
 	for n, diffID := range c.RootFS.DiffIDs {

@@ -32,47 +32,52 @@ type asked struct {
 	image image
 }
 
-// EnsureImage finds ref among the images here. What a local Docker has under
-// that name is taken over, whatever pull says, for nothing is fetched from
-// elsewhere. A name that says what it stands for is not asked about again.
+// EnsureImage finds ref among the images here, or a local Docker's: those are
+// taken over by the first Prepare, whatever pull says, for nothing is fetched
+// from elsewhere. Who only lists images does not have them all unpacked so.
 func (e *Engine) EnsureImage(ctx context.Context, ref string, _ engine.PullPolicy) (engine.Image, error) {
 	if err := e.ready(ctx); err != nil {
 		return engine.Image{}, err
 	}
-	i, err := e.image(ctx, ref)
-	if err != nil {
-		return engine.Image{}, err
-	}
-	return i.facts(), nil
+	i, err := e.look(ctx, ref)
+	return i.facts(), err
 }
 
+func (i image) facts() engine.Image {
+	return engine.Image{Digest: i.Digest, Env: i.Env, Init: i.Init, Size: i.Size}
+}
+
+// here tells whether i can be mounted.
+func (i image) here() bool { return len(i.Layers) > 0 }
+
+// image is ref's image, unpacked.
 func (e *Engine) image(ctx context.Context, ref string) (image, error) {
+	i, err := e.look(ctx, ref)
+	if err != nil || i.here() {
+		return i, err
+	}
+	if i, err = e.takeOver(ctx, ref, i); err == nil {
+		e.remember(ref, i)
+	}
+	return i, err
+}
+
+// look tells what ref means.
+func (e *Engine) look(ctx context.Context, ref string) (image, error) {
 	if i, ok := e.lately(ref); ok {
 		return i, nil
 	}
 	i, err := e.find(ctx, ref)
-	if err != nil {
-		return image{}, err
+	if err == nil {
+		e.remember(ref, i)
 	}
+	return i, err
+}
+
+func (e *Engine) remember(ref string, i image) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.fresh[ref] = asked{time.Now(), i}
-	return i, nil
-}
-
-// find looks without what was said lately.
-func (e *Engine) find(ctx context.Context, ref string) (image, error) {
-	if i, err := e.store.image(ref); !errdefs.IsNotFound(err) {
-		return i, err
-	}
-	known, err := e.store.reference(ref)
-	if err != nil && !errdefs.IsNotFound(err) {
-		return image{}, err
-	}
-	if err == nil && strings.Contains(ref, "@sha256:") {
-		return e.store.image(known.Image)
-	}
-	return e.current(ctx, ref, known)
 }
 
 // lately bounds what it remembers by forgetting what is too old.
@@ -82,6 +87,22 @@ func (e *Engine) lately(ref string) (image, bool) {
 	maps.DeleteFunc(e.fresh, func(_ string, said asked) bool { return time.Since(said.at) > freshFor })
 	said, ok := e.fresh[ref]
 	return said.image, ok
+}
+
+// find looks without what was said lately. A name that says what it stands for
+// is not asked about again.
+func (e *Engine) find(ctx context.Context, ref string) (image, error) {
+	if i, err := e.store.image(ref); !errdefs.IsNotFound(err) {
+		return i, err
+	}
+	known, err := e.store.reference(ref)
+	if err != nil && !errdefs.IsNotFound(err) {
+		return image{}, err
+	}
+	if err == nil && strings.Contains(ref, "sha256:") {
+		return e.store.image(known.Image)
+	}
+	return e.current(ctx, ref, known)
 }
 
 // current is what ref means now: to Docker, else to the store.
@@ -98,30 +119,42 @@ func (e *Engine) current(ctx context.Context, ref string, known reference) (imag
 		return image{}, notHere(ref, "neither here nor in docker")
 	case err != nil:
 		return image{}, notHere(ref, "not here, and docker could not be asked: "+err.Error())
-	case known.Source == theirs.ID && known.Image != "":
+	case known.Source == theirs.ID:
 		return e.store.image(known.Image)
 	}
-	return e.takeOver(ctx, ref, theirs.ID)
+	i := image{Digest: theirs.ID, Size: theirs.Size}
+	if theirs.Config != nil {
+		i.Env, i.Init = theirs.Config.Env, theirs.Config.Labels[initLabel]
+	}
+	return i, nil
 }
 
 // takeOver imports an image of Docker's, one at a time: several that ask for
 // the same one would unpack it each.
-func (e *Engine) takeOver(ctx context.Context, ref, id string) (image, error) {
+func (e *Engine) takeOver(ctx context.Context, ref string, theirs image) (image, error) {
 	select {
 	case e.importing <- struct{}{}:
 		defer func() { <-e.importing }()
 	case <-ctx.Done():
 		return image{}, context.Cause(ctx)
 	}
-	if i, err := e.store.image(id); err == nil { // known by another name, or by now
-		return i, e.store.add(i, reference{Ref: ref, Image: i.ID, Source: id})
+	id := theirs.Digest
+	if known, err := e.store.reference(id); err == nil { // by another name, or by now
+		known.Ref = ref
+		if err := e.store.name(known); err != nil {
+			return image{}, err
+		}
+		return e.store.image(known.Image)
 	}
 	e.config.Log.Info("taking an image over from docker", "image", ref, "id", id)
 	stream, err := e.docker.ImageSave(ctx, []string{id})
 	if err != nil {
 		return image{}, fmt.Errorf("image %s from docker: %w", ref, err)
 	}
-	all, err := e.load(ctx, stream, func(manifest) []string { return []string{ref, id} }, id)
+	all, err := e.load(ctx, stream, func(_ manifest, i *image) []reference {
+		i.Digest, i.Size = id, theirs.Size
+		return []reference{{Ref: id, Image: i.ID, Source: id}, {Ref: ref, Image: i.ID, Source: id}}
+	})
 	if err = errors.Join(err, stream.Close()); err != nil {
 		return image{}, fmt.Errorf("image %s from docker: %w", ref, err)
 	}
@@ -138,7 +171,13 @@ func (e *Engine) Import(ctx context.Context, from io.Reader) ([]engine.Image, er
 	if err := e.ready(ctx); err != nil {
 		return nil, err
 	}
-	found, err := e.load(ctx, from, func(m manifest) []string { return m.RepoTags }, "")
+	found, err := e.load(ctx, from, func(m manifest, i *image) []reference {
+		var all []reference
+		for _, name := range m.RepoTags {
+			all = append(all, reference{Ref: name, Image: i.ID})
+		}
+		return all
+	})
 	if err != nil {
 		return nil, fmt.Errorf("import of images: %w", err)
 	}
@@ -149,12 +188,8 @@ func (e *Engine) Import(ctx context.Context, from io.Reader) ([]engine.Image, er
 	return all, nil
 }
 
-func (i image) facts() engine.Image {
-	return engine.Image{Digest: i.ID, Env: i.Env, Init: i.Init, Size: i.Size}
-}
-
-// load unpacks an archive, and calls each image by its names.
-func (e *Engine) load(ctx context.Context, from io.Reader, names func(manifest) []string, source string) ([]image, error) {
+// load unpacks an archive. What an image is called, name tells.
+func (e *Engine) load(ctx context.Context, from io.Reader, name func(manifest, *image) []reference) ([]image, error) {
 	a, err := spool(ctx, e.store.dir, from)
 	if err != nil {
 		return nil, err
@@ -175,11 +210,8 @@ func (e *Engine) load(ctx context.Context, from io.Reader, names func(manifest) 
 		if err != nil {
 			return nil, err
 		}
-		var refs []reference
-		for _, name := range names(m) {
-			refs = append(refs, reference{Ref: name, Image: i.ID, Source: source})
-		}
-		if err := e.store.add(i, refs...); err != nil {
+		names := name(m, &i)
+		if err := e.store.add(i, names...); err != nil {
 			return nil, err
 		}
 		all = append(all, i)

@@ -3,6 +3,7 @@ package oci_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -167,25 +168,29 @@ stat -c '%u %a' /etc /usr/bin; test -e /etc/passwd && echo whole`)
 	require.Equal(t, "/usr/bin/inside/deep\n/etc/made\n/new\n/new/inside\n/run/by-a-link\n0 755\n0 755\nwhole\n", r.stdout)
 }
 
-// Two processes on one empty store, each asking several times at once.
+// Two engines on one empty store, each of which starts several at once.
 func TestOCIImageIsTakenOverByManyAtOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	engines := []*oci.Engine{open(t, oci.Config{Dir: dir}), open(t, oci.Config{Dir: dir})}
+	before, err := engines[0].EnsureImage(t.Context(), "mcpx/bash", engine.PullNever)
+	require.NoError(t, err)
+	layers, err := os.ReadDir(filepath.Join(dir, "layers"))
+	require.NoError(t, err)
+	require.Empty(t, layers, "who only asks does not have it unpacked")
 	var all sync.WaitGroup
-	images := make([]engine.Image, 6)
-	for n := range images {
+	for n := range 6 {
+		spec := specOf(t, fmt.Sprintf("many-%d", n))
 		all.Go(func() {
-			i, err := engines[n%2].EnsureImage(t.Context(), "mcpx/bash", engine.PullNever)
+			c, err := engines[n%2].Prepare(t.Context(), spec)
+			if err == nil {
+				err = c.Remove(t.Context())
+			}
 			if err != nil {
 				t.Error(err)
 			}
-			images[n] = i
 		})
 	}
 	all.Wait()
-	for _, i := range images {
-		require.Equal(t, images[0], i)
-	}
 	left, err := filepath.Glob(filepath.Join(dir, "layers", ".new-*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
@@ -194,7 +199,10 @@ func TestOCIImageIsTakenOverByManyAtOnce(t *testing.T) {
 	away := open(t, oci.Config{Dir: dir, DockerHost: "unix:///nonexistent/docker.sock"})
 	i, err := away.EnsureImage(t.Context(), "mcpx/bash", engine.PullNever)
 	require.NoError(t, err)
-	require.Equal(t, images[0], i)
+	require.Equal(t, before, i)
+	i, err = away.EnsureImage(t.Context(), before.Digest, engine.PullNever)
+	require.NoError(t, err)
+	require.Equal(t, before, i)
 	_, err = away.EnsureImage(t.Context(), "mcpx/python3", engine.PullMissing)
 	require.ErrorIs(t, err, errdefs.ErrNotFound)
 }

@@ -30,7 +30,8 @@ type store struct{ dir string }
 
 // image is what an image's configuration says that a container needs.
 type image struct {
-	ID      string   `json:"id"` // sha256:…, of the configuration
+	ID      string   `json:"id"`     // sha256:…, of the configuration
+	Digest  string   `json:"digest"` // what it is called outside: Docker's ID, or ID
 	Env     []string `json:"env,omitempty"`
 	Init    string   `json:"init,omitempty"`
 	Volumes []string `json:"volumes,omitempty"`
@@ -136,13 +137,15 @@ func (s store) add(i image, names ...reference) error {
 	if err := s.putJSON(filepath.Join("images", hash+".json"), i); err != nil {
 		return err
 	}
-	for _, name := range names {
-		if err := s.putJSON(refFile(name.Ref), name); err != nil {
+	for _, r := range names {
+		if err := s.name(r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+func (s store) name(r reference) error { return s.putJSON(refFile(r.Ref), r) }
 
 // hashOf takes the prefix off a digest. What it yields is safe as a file's name.
 func hashOf(digest string) (string, error) {
