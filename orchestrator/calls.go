@@ -3,9 +3,6 @@ package orchestrator
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -101,7 +98,7 @@ func (a *attempt) wanted(names ...string) bool {
 // Call has a tool called for the script, if the policy grants it, and records it.
 func (s sideRun) Call(ctx context.Context, server, name string, args json.RawMessage) (tool.Result, error) {
 	record := AuditedCall{At: time.Now().UTC(), RunID: s.id, Principal: s.plan.Caller.Principal, RequestBytes: int64(len(args)),
-		Call: run.Call{Server: server, Tool: name, ArgsHash: s.hashArgs(args)}}
+		Call: run.Call{Server: server, Tool: name, ArgsHash: hashArguments(s.config.AuditKey, args)}}
 	result, err := s.callGranted(ctx, &record.Call, args)
 	record.ResponseBytes = int64(len(result.Raw))
 	record.Call.DurationMs = time.Since(record.At).Milliseconds()
@@ -161,18 +158,6 @@ func (s sideRun) progress(t tool.Tool) func(done, total float64, message string)
 		}
 		s.emit(run.EventLog, &run.Log{Level: "debug", Code: "tool_progress", Message: text}) //nolint:errcheck // emit has ended the run
 	}
-}
-
-// hashArgs lets calls with the same arguments be found without telling what
-// they were: a bare digest of a short text can be guessed.
-func (a *attempt) hashArgs(args json.RawMessage) string {
-	var compact bytes.Buffer
-	if json.Compact(&compact, args) != nil {
-		compact.Write(args)
-	}
-	mac := hmac.New(sha256.New, a.config.AuditKey)
-	mac.Write(compact.Bytes())
-	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
 // errorClass is what went wrong, without its text, which may quote arguments.

@@ -50,8 +50,10 @@ func newGate(c Config, log *slog.Logger) (auth.Gate, error) {
 }
 
 func (r *Runtime) serve(ctx context.Context, gate auth.Gate, version string, listeners []net.Listener, ready io.Writer) error {
+	door := r.MCP(version, "", "")
+	defer door.Close()
 	server, err := rest.NewServer(rest.Config{
-		Jobs: r.Manager, Runs: r.Manager, Artifacts: r.Artifacts, Images: r.Engine, Policies: r.Policies,
+		Jobs: r.Manager, Runs: r.Manager, Artifacts: r.Artifacts, Images: r.Engine, Policies: r.Policies, Tools: r.Direct, MCP: door,
 		Script: r.facts, Ready: r.Ready,
 		Gate: gate, Log: r.log, Version: version, DrainTimeout: r.Config.Drain,
 	})

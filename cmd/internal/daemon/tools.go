@@ -4,11 +4,15 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"time"
 
+	"mcpx/api/mcp"
+	"mcpx/orchestrator"
+	jobstore "mcpx/orchestrator/job/sqlite"
 	"mcpx/orchestrator/upstream"
 )
 
@@ -42,6 +46,50 @@ func OpenTools(c Config, log *slog.Logger) (*upstream.Manager, error) {
 	config.Servers = file.Servers
 	config.Dir = filepath.Join(c.State, "catalogue", catalogueName(path))
 	return upstream.New(config)
+}
+
+// OpenDirect makes the tools for a command that has no daemon. Only calls are
+// recorded, and only for them the database is opened: listings have to be fast.
+// close ends the servers.
+func OpenDirect(c Config, audited bool, log *slog.Logger) (direct *orchestrator.Direct, close func() error, err error) {
+	direct = &orchestrator.Direct{Log: log}
+	if direct.Policies, err = LoadPolicies(c); err != nil {
+		return nil, nil, err
+	}
+	manager, err := OpenTools(c, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	direct.Upstream, close = manager, toolsCloser{manager}.Close
+	if !audited {
+		return direct, close, nil
+	}
+	rows, err := openRows(c)
+	if err != nil {
+		return nil, nil, errors.Join(err, close())
+	}
+	direct.Audit = rows
+	if direct.AuditKey, err = auditKey(c.State); err != nil {
+		return nil, nil, errors.Join(err, close(), rows.Close())
+	}
+	return direct, func() error { return errors.Join(toolsCloser{manager}.Close(), rows.Close()) }, nil
+}
+
+func openRows(c Config) (*jobstore.Store, error) {
+	file := filepath.Join(c.State, "mcpx.db")
+	if err := makePrivate([]string{file}); err != nil {
+		return nil, err
+	}
+	return jobstore.Open(file)
+}
+
+// MCP makes the MCP surface of this process. session and cwd are those of
+// callers who name none.
+func (r *Runtime) MCP(version, session, cwd string) *mcp.Server {
+	return mcp.New(mcp.Config{
+		Runs: mcp.Local(r.Manager, r.log), Tools: r.Direct, Artifacts: mcp.Stored(r.Artifacts),
+		Log: r.log, Version: version, Session: session, Cwd: cwd,
+	})
 }
 
 // catalogueName keeps the servers of one file apart from those of another that

@@ -31,6 +31,7 @@ type Runtime struct {
 	Artifacts *artifacts.Store
 	Engine    engine.Engine
 	Policies  *policies.Document
+	Direct    *orchestrator.Direct // the tools, for callers that are no scripts
 	// Tools are the MCP servers that scripts may call.
 	Tools *upstream.Manager
 
@@ -106,6 +107,7 @@ func (r *Runtime) build(o Options) error {
 	if config.AuditKey, err = auditKey(c.State); err != nil {
 		return err
 	}
+	r.Direct = &orchestrator.Direct{Upstream: r.Tools, Policies: r.Policies, Audit: rows, AuditKey: config.AuditKey, Log: r.log}
 	if r.orchestrator, err = orchestrator.New(config); err != nil {
 		return err
 	}
