@@ -63,6 +63,7 @@ func (a *app) rootCommand() *cobra.Command {
 	a.flags.bindCommon(root.PersistentFlags())
 	root.AddCommand(
 		a.execCommand(), a.runCommand(), a.serveCommand(),
+		a.lsCommand(), a.searchCommand(), a.typesCommand(), a.callCommand(), a.refreshCommand(), a.mcpCommand(),
 		a.runsCommand(), a.artifactsCommand(), a.imagesCommand(), a.policyCommand(),
 		a.doctorCommand(), a.settingsCommand(), a.versionCommand(),
 	)

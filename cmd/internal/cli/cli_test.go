@@ -16,7 +16,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"mcpx": func() { os.Exit(cli.Main()) }})
+	testscript.Main(m, map[string]func(){
+		"mcpx": func() { os.Exit(cli.Main()) }, "toolserver": toolServer, "mcpclient": mcpClient,
+	})
 }
 
 // engineUnderTest is the engine that the scripts use: the fake one, or the one
