@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 
 	"github.com/containerd/errdefs"
@@ -270,6 +272,9 @@ func (s store) unpackLayer(ctx context.Context, diffID string, from *io.SectionR
 	if sum != diffID {
 		return "", 0, fmt.Errorf("its content is %s: %w", sum, errdefs.ErrInvalidArgument)
 	}
+	if err := dropDevices(fresh); err != nil {
+		return "", 0, err
+	}
 	if err := syncDir(fresh); err != nil {
 		return "", 0, err
 	}
@@ -293,6 +298,25 @@ func extract(ctx context.Context, from io.Reader, dir string) (string, error) {
 		return "", err
 	}
 	return "sha256:" + hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// dropDevices takes the host's devices out of a layer: crun takes nodev off the
+// root's mount, and a device's mode is the layer's. What overlayfs has whiteouts
+// for, the device without a driver, is none.
+func dropDevices(dir string) error {
+	return filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.Type()&fs.ModeDevice == 0 {
+			return err
+		}
+		var is unix.Stat_t
+		if err := unix.Lstat(name, &is); err != nil {
+			return err
+		}
+		if is.Rdev == 0 {
+			return nil
+		}
+		return os.Remove(name)
+	})
 }
 
 // syncDir writes out the file system that dir is on, before its name says that it is whole.

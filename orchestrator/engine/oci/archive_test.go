@@ -228,7 +228,7 @@ func TestOCILayersStayInTheirDirectory(t *testing.T) {
 			own, err := os.ReadDir(dir)
 			require.NoError(t, err)
 			for _, entry := range own {
-				require.Contains(t, []string{"etc", "images", "layers", "lock", "mnt", "refs", "run"}, entry.Name())
+				require.Contains(t, []string{"etc", "images", "layers", "lives", "lock", "mnt", "refs", "run"}, entry.Name())
 			}
 		})
 	}

@@ -59,6 +59,7 @@ type Engine struct {
 	score   int // oom_score_adj of this process
 	docker  *client.Client
 	store   store
+	life    *os.File // by which others see that the store is in use
 	space   *space
 	roots   roots
 	// importing is held by who takes an image over.
@@ -120,6 +121,9 @@ func (e *Engine) open() (err error) {
 	if err = e.store.open(); err != nil {
 		return err
 	}
+	if e.life, err = e.store.enter(time.Now()); err != nil {
+		return fmt.Errorf("image store %s: %w", e.config.Dir, err)
+	}
 	e.docker, err = client.NewClientWithOpts(client.WithHost(e.config.DockerHost), client.WithAPIVersionNegotiation())
 	if err != nil {
 		return fmt.Errorf("client of docker on %s: %w", e.config.DockerHost, err)
@@ -139,7 +143,7 @@ func (e *Engine) open() (err error) {
 	if e.space, err = newSpace(e.config.Dir); err != nil {
 		return err
 	}
-	e.roots = roots{space: e.space, dir: e.config.Dir, known: map[string]*root{}}
+	e.roots = roots{space: e.space, store: e.store, dir: e.config.Dir, known: map[string]*root{}}
 	return nil
 }
 
@@ -158,6 +162,9 @@ func (e *Engine) Close() error {
 	}
 	if e.docker != nil {
 		err = errors.Join(err, e.docker.Close())
+	}
+	if e.life != nil {
+		err = errors.Join(err, e.life.Close())
 	}
 	return err
 }

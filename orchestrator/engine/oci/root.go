@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -22,6 +23,7 @@ import (
 // image with the same mount points: it is read-only, so nothing of a run stays.
 type roots struct {
 	space *space
+	store store
 	dir   string
 
 	mu    sync.Mutex
@@ -195,7 +197,7 @@ func (r *roots) base(i image) (string, error) {
 		if _, err := os.Stat(at); err == nil {
 			return nil
 		}
-		return r.overlay(at, lowers(i))
+		return errors.Join(r.store.touch(i, time.Now()), r.overlay(at, lowers(i)))
 	})
 }
 

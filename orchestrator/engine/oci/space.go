@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,6 +34,9 @@ func newSpace(dir string) (*space, error) {
 		s.file, err = os.Open("/proc/thread-self/ns/mnt")
 		return err
 	})
+	if errors.Is(err, unix.EPERM) {
+		err = fmt.Errorf("root lacks the privilege here (in a container?): %w: %w", err, errdefs.ErrFailedPrecondition)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("mount namespace of the engine: %w", err)
 	}

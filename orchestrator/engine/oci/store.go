@@ -23,6 +23,7 @@ import (
 //	etc/                   files that every container has
 //	run/<owner>/<id>/      what belongs to a container
 //	mnt/                   the mounts of a living engine
+//	lock, lives            locks
 //
 // What is there is whole: everything comes by rename. A lock keeps two
 // processes from unpacking at the same time.
@@ -172,12 +173,7 @@ func (s store) lock() (unlock func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
-		if err = unix.Flock(int(file.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if err == nil {
+	if err = flock(int(file.Fd()), unix.LOCK_EX); err == nil {
 		err = s.clear()
 	}
 	if err != nil {
