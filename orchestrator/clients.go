@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"context"
 	"hash/maphash"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -80,13 +81,41 @@ func (a *attempt) equip(ctx context.Context, job *engine.Job) error {
 		return a.emit(run.EventLog, &run.Log{Level: "info", Code: "no_client",
 			Message: "there is no client for " + a.plan.Runtime() + "; its scripts can speak HTTP to $MCPX_ENDPOINT"})
 	}
-	files, err := a.clients.files(lang, a.servers(ctx))
+	servers := a.servers(ctx)
+	files, err := a.clients.files(lang, servers)
 	if err != nil {
 		return err
 	}
-	job.Files = append(job.Files[:len(job.Files):len(job.Files)], files...)
+	job.Files = slices.Concat(job.Files, files)
 	job.Env = withClient(job.Env, client.Env(lang))
+	return a.launch(job, servers)
+}
+
+// launch has a snippet, or a module whose function is to be called, run by way
+// of a launcher; other scripts run as they are.
+func (a *attempt) launch(job *engine.Job, servers []tool.Server) error {
+	launched, ok, err := client.Launch(launchRequest(a.plan, servers))
+	if err != nil || !ok {
+		return err
+	}
+	job.Files[0].Data = launched.Text
+	for _, file := range launched.Files {
+		if !slices.ContainsFunc(job.Files, func(f engine.File) bool { return f.Path == file.Path }) {
+			job.Files = append(job.Files, file)
+		}
+	}
+	job.Argv = slices.Clone(job.Argv)
+	job.Argv[len(a.plan.Choice.Argv)] = path.Join(engine.JobDir, launched.Entry)
+	job.Env = withClient(job.Env, launched.Env)
 	return nil
+}
+
+func launchRequest(p *Plan, servers []tool.Server) client.LaunchRequest {
+	o := p.Request.Options
+	return client.LaunchRequest{
+		Kind: p.Choice.Interpreter.Kind, ScriptName: p.Choice.ScriptName, Text: p.Job.Files[0].Data,
+		Servers: servers, Export: o.Export, CaptureConsole: o.CaptureConsole == nil || *o.CaptureConsole,
+	}
 }
 
 // withClient adds the client's variables. A search path that the script has

@@ -117,7 +117,6 @@ func checkUnbuilt(o run.Options, s *settings) error {
 		set   bool
 	}{
 		{"options.placeholders", len(o.Placeholders) > 0},
-		{"options.export", o.Export != ""},
 		{"options.launcher", o.Launcher != "" && o.Launcher != "none"},
 		{"options.launcherName", o.LauncherName != "" && o.LauncherName != "none"},
 		{"options.phases", o.Phases != nil},
@@ -134,9 +133,7 @@ func checkUnbuilt(o run.Options, s *settings) error {
 		set   bool
 	}{
 		{"options.typecheck", o.Typecheck != "" && o.Typecheck != "off"},
-		{"options.ns", len(o.Ns) > 0},
 		{"options.allowRepeat", len(o.AllowRepeat) > 0},
-		{"options.captureConsole", o.CaptureConsole != nil && *o.CaptureConsole},
 	} {
 		if w.set {
 			s.warnings = append(s.warnings, run.Log{Level: "warn", Code: "option_not_applied", Message: w.field + " does not apply to this run"})

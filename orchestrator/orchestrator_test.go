@@ -358,7 +358,9 @@ func TestBadRequestsNameTheField(t *testing.T) {
 		"stdin":        {run.Request{Source: hello, Options: run.Options{Stdin: "*", StdinEncoding: "base64"}}, "options.stdin", run.CodeInvalidOption},
 		"arg with NUL": {run.Request{Source: hello, Options: run.Options{Args: []string{"a", "b\x00"}}}, "options.args[1]", run.CodeInvalidOption},
 		"long arg":     {run.Request{Source: hello, Options: run.Options{Args: []string{strings.Repeat("x", 200<<10)}}}, "options.args[0]", run.CodeTooLarge},
-		"export":       {run.Request{Source: hello, Options: run.Options{Export: "f"}}, "options.export", run.CodeUnsupportedOption},
+		"phases":       {run.Request{Source: hello, Options: run.Options{Phases: &run.Phases{}}}, "options.phases", run.CodeUnsupportedOption},
+		"export of sh": {run.Request{Source: hello, Options: run.Options{Export: "f"}}, "options.export", run.CodeUnsupportedOption},
+		"no export":    {run.Request{Source: "export const a = () => 1", Options: run.Options{Export: "f"}}, "options.export", run.CodeInvalidOption},
 		"sibling":      {run.Request{Source: hello, Options: run.Options{Files: map[string]string{"../x": ""}}}, `options.files["../x"]`, run.CodeInvalidOption},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"mcpx/images"
+	"mcpx/orchestrator/client"
 	"mcpx/orchestrator/engine"
 	"mcpx/orchestrator/run"
 	"mcpx/orchestrator/script"
@@ -77,8 +78,20 @@ func (o *Orchestrator) Plan(_ context.Context, req run.Request, by run.Caller) (
 	p := &Plan{Submitted: submitted, Request: req, Caller: by, Script: text, Choice: choice, Grant: grant, Workdir: workdir, input: opts.stdin}
 	p.Warnings = warnings(opts, choice, grant, workdir)
 	p.Spec = specOf(grant, workdir)
-	p.Job, err = jobOf(p)
-	return p, err
+	if p.Job, err = jobOf(p); err != nil {
+		return nil, err
+	}
+	return p, checkExport(p)
+}
+
+// checkExport refuses an export that the script does not have, before anything
+// is made for it.
+func checkExport(p *Plan) error {
+	if p.Request.Options.Export == "" {
+		return nil
+	}
+	_, _, err := client.Launch(launchRequest(p, nil))
+	return err
 }
 
 func (o *Orchestrator) cwdPolicy(opts run.Options) string {

@@ -146,3 +146,37 @@ curl -s -o /dev/null -w '%{http_code}\n' "$MCPX_ENDPOINT/v1/call/everything/echo
 `, Options: run.Options{Ns: []string{"everything"}}})
 	require.Equal(t, "everything\n403\n200\n", r.Stdout, "%s", r.Stderr)
 }
+
+// A snippet names namespaces without importing them, awaits at the top, and
+// returns its value; where it fails, the trace has the line that was written.
+func TestSnippetsInEveryRuntimeOfTypeScript(t *testing.T) {
+	d, _ := withServers(t)
+	for _, runtime := range []string{"deno", "bun", "node"} {
+		t.Run(runtime, func(t *testing.T) {
+			r := d.exec(t, run.Request{Source: `const sum: string = await everything.get_sum({ a: 40, b: 2 });
+console.log("to stdout");
+console.warn("to the log");
+emit({ step: 1 });
+return { sum };
+`, Options: run.Options{Runtime: runtime}})
+			require.Equal(t, run.Exited, r.State, "%v %s", r.Error, r.Stderr)
+			require.JSONEq(t, `{"sum":"The sum of 40 and 2 is 42."}`, string(r.Result))
+			require.Equal(t, "to stdout\n", r.Stdout)
+			require.True(t, warned(r, "to the log"))
+			require.Len(t, r.Emits, 1)
+
+			r = d.exec(t, run.Request{Source: "export function twice(n: string) { return 2 * Number(n); }\nexport default () => 1;\n",
+				Options: run.Options{Runtime: runtime, Export: "twice", Args: []string{"21"}}})
+			require.Equal(t, "42", string(r.Result), "%s", r.Stderr)
+
+			r = d.exec(t, run.Request{Source: "await everything.echo({ message: \"x\" });\n\nthrow new Error(\"here\");\n", Options: run.Options{Runtime: runtime}})
+			require.Equal(t, 1, *r.ExitCode)
+			require.Contains(t, r.Stderr, "here")
+			require.Contains(t, r.Stderr, ".ts:3", "the line as it was written")
+
+			r = d.exec(t, run.Request{Source: "const plain = 1;\nconsole.log(plain);\n", Options: run.Options{Runtime: runtime}})
+			require.Equal(t, "1\n", r.Stdout)
+			require.Equal(t, "1", string(r.Result), "stdout is JSON")
+		})
+	}
+}
