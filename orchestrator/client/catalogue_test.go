@@ -45,6 +45,11 @@ func hostile() tool.Server {
 		}
 		s.Tools = append(s.Tools, t)
 	}
+	for _, name := range []string{"clash", "clash_out", "clash_A"} {
+		s.Tools = append(s.Tools, tool.Tool{Server: s.Name, Name: name, Namespace: "evil", Function: name,
+			InputSchema:  json.RawMessage(`{"properties":{"a":{"$ref":"#/$defs/A"},"b":{"$ref":"#/$defs/out_A"}},"$defs":{"A":{"type":"string"},"out_A":{"type":"number"}}}`),
+			OutputSchema: json.RawMessage(`{"properties":{"a":{"$ref":"#/$defs/A"}},"$defs":{"A":{"type":"boolean"}}}`)})
+	}
 	for _, name := range []string{"class_", "delete_", "constructor_", "__proto___", "_1x", "a_b", "a_b_123456"} {
 		s.Tools = append(s.Tools, tool.Tool{Server: s.Name, Name: name + "!", Namespace: "evil", Function: name})
 	}

@@ -7,8 +7,8 @@
 // package sidecar; they need nothing that the interpreter does not bring.
 //
 // A client is a fixed runtime and what is generated from the catalogue: an
-// index of names, which the runtime reads, and declarations, which only type
-// checkers and people read. So a large catalogue does not slow a script's start.
+// index of names, which the runtime reads, and apart from it declarations, for
+// type checkers and people. So a large catalogue does not slow a script's start.
 package client
 
 import (
@@ -63,9 +63,9 @@ func Env(lang string) map[string]string {
 	return nil
 }
 
-// Files is the client for a language, with the servers of the namespaces ns,
-// or all when there are none. Paths are below client/. The answer depends on
-// nothing but the arguments, so it can be kept for a catalogue.
+// Files is the client for a language as scripts need it to run, with the
+// servers of the namespaces ns, or all when there are none. Paths are below
+// client/. The answer depends on nothing but the arguments.
 func Files(lang string, servers []tool.Server, ns []string) ([]engine.File, error) {
 	servers = restrict(servers, ns)
 	switch lang {
@@ -74,9 +74,35 @@ func Files(lang string, servers []tool.Server, ns []string) ([]engine.File, erro
 	case Python:
 		return python(servers)
 	case Shell:
-		return shell()
+		return shell(), nil
 	}
-	return nil, &run.Error{Code: run.CodeInvalidRequest, Class: errdefs.ErrInvalidArgument, Field: "lang",
+	return nil, noClient(lang)
+}
+
+// Types are the declarations that belong beside Files, for type checkers and
+// editors. They are apart because they are many times as large as the client,
+// and no script needs them to run.
+func Types(lang string, servers []tool.Server, ns []string) ([]engine.File, error) {
+	servers = restrict(servers, ns)
+	switch lang {
+	case TypeScript:
+		return []engine.File{
+			file("mcpx.d.ts", []byte(declarations(servers))),
+			file("globals.d.ts", []byte(globalDeclarations(servers))),
+		}, nil
+	case Python:
+		return []engine.File{
+			file("python/mcpx/__init__.pyi", pythonStubs(servers)),
+			file("python/mcpx/py.typed", nil),
+		}, nil
+	case Shell:
+		return nil, nil
+	}
+	return nil, noClient(lang)
+}
+
+func noClient(lang string) error {
+	return &run.Error{Code: run.CodeInvalidRequest, Class: errdefs.ErrInvalidArgument, Field: "lang",
 		Message: fmt.Sprintf("no client for language %q", lang), Hint: fmt.Sprintf("there are clients for %s, %s and %s", TypeScript, Python, Shell)}
 }
 

@@ -10,8 +10,7 @@ import (
 //go:embed runtime/python/__init__.py
 var pythonRuntime []byte
 
-// python is a package: what runs, the names it reads at the first use of
-// tools, and declarations for type checkers.
+// python is a package: what runs, and the names it reads at the first use of tools.
 func python(servers []tool.Server) ([]engine.File, error) {
 	names, err := index(servers)
 	if err != nil {
@@ -19,8 +18,6 @@ func python(servers []tool.Server) ([]engine.File, error) {
 	}
 	return []engine.File{
 		file("python/mcpx/__init__.py", pythonRuntime),
-		file("python/mcpx/__init__.pyi", pythonStubs(servers)),
 		file("python/mcpx/index.json", names),
-		file("python/mcpx/py.typed", nil),
 	}, nil
 }

@@ -147,7 +147,7 @@ func TestPythonDeclarationsParse(t *testing.T) {
 		return
 	}
 	w := newWorld(t)
-	w.client(client.Python, append(servers(), hostile()))
+	w.types(client.Python, append(servers(), hostile()))
 	got := w.inImage("mcpx/python3", nil, "python3", "-c", `import ast; ast.parse(open("/run/mcpx/job/client/python/mcpx/__init__.pyi").read()); print("parsed")`)
 	require.Equal(t, outcome{"parsed\n", "", 0}, got)
 	require.FileExists(t, filepath.Join(w.dir, "job/client/python/mcpx/py.typed"))

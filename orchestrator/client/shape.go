@@ -183,7 +183,7 @@ func (s *shapes) free(ref string) string {
 	if b.Len() == 0 {
 		b.WriteString("Self")
 	}
-	base := s.prefix + "_" + b.String()
+	base := s.prefix + "$" + b.String() // a sign that no tool's name has
 	name := base
 	for i := 2; s.taken[name]; i++ {
 		name = base + "_" + strconv.Itoa(i)

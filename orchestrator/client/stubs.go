@@ -42,7 +42,8 @@ func (p *printer) pythonNamespace(s tool.Server) {
 }
 
 func (p *printer) pythonTool(s tool.Server, t tool.Tool) {
-	args, value := pythonShape(t.InputSchema), pythonShape(t.OutputSchema)
+	input := schemaOf(t.InputSchema)
+	args, value := newShapes("", input).read(), newShapes("", schemaOf(t.OutputSchema)).read()
 	p.WriteString("\nclass _" + s.Namespace + "__" + t.Function + ":\n")
 	p.pythonDoc("    ", t.Description)
 	named, whole := pythonParameters(args)
@@ -51,23 +52,15 @@ func (p *printer) pythonTool(s tool.Server, t tool.Tool) {
 		overload = "    @overload\n"
 		p.WriteString(overload + "    def __call__(self, *, " + whole + ") -> " + value.py() + ": ...\n")
 	}
-	p.WriteString(overload + "    def __call__(self, arguments: Mapping[str, Any]" + pythonDefault(t.InputSchema) + ", /) -> " + value.py() + ": ...\n")
+	p.WriteString(overload + "    def __call__(self, arguments: Mapping[str, Any]" + pythonDefault(input) + ", /) -> " + value.py() + ": ...\n")
 	p.WriteString("    def raw(self, arguments: Optional[Mapping[str, Any]] = ..., /, **named: Any) -> Dict[str, Any]: ...\n")
 }
 
-func pythonDefault(schema []byte) string {
+func pythonDefault(schema any) string {
 	if needsArguments(schema) {
 		return ""
 	}
 	return " = ..."
-}
-
-func pythonShape(schema []byte) *shape {
-	root, err := decode(schema)
-	if err != nil {
-		return &shape{kind: anything}
-	}
-	return newShapes("", root).read()
 }
 
 // pythonParameters are the arguments by keyword, where all required ones can be

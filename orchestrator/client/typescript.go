@@ -17,8 +17,8 @@ var (
 	tsHeader []byte
 )
 
-// typescript is JavaScript with declarations beside it: deno, bun and node load
-// it as it is, and none has to read the types of tools that are not used.
+// typescript is JavaScript, for deno, bun and node load that as it is; its
+// declarations are files of their own.
 func typescript(servers []tool.Server) ([]engine.File, error) {
 	names, err := index(servers)
 	if err != nil {
@@ -26,8 +26,6 @@ func typescript(servers []tool.Server) ([]engine.File, error) {
 	}
 	return []engine.File{
 		file("mcpx.js", jsRuntime),
-		file("mcpx.d.ts", []byte(declarations(servers))),
-		file("globals.d.ts", []byte(globalDeclarations(servers))),
 		file("index.js", fmt.Appendf(nil, "export default JSON.parse(%s);\n", quoted(string(names)))),
 		file("package.json", []byte("{\"name\": \"mcpx\", \"type\": \"module\", \"exports\": \"./mcpx.js\", \"types\": \"./mcpx.d.ts\"}\n")),
 	}, nil
@@ -150,10 +148,11 @@ func (p *printer) namespace(s tool.Server) {
 
 // function writes a tool, and its definitions to where they belong.
 func (p *printer) function(definitions *printer, t tool.Tool) {
-	args := typeOf(definitions, t.Function, t.InputSchema)
-	value := typeOf(definitions, t.Function+"_out", t.OutputSchema)
+	input := schemaOf(t.InputSchema)
+	args := typeOf(definitions, t.Function, input)
+	value := typeOf(definitions, t.Function+"$", schemaOf(t.OutputSchema))
 	kind := "Tool"
-	if !needsArguments(t.InputSchema) {
+	if !needsArguments(input) {
 		kind = "ToolWithOptionalArguments"
 	}
 	doc := t.Description
@@ -164,14 +163,21 @@ func (p *printer) function(definitions *printer, t tool.Tool) {
 	p.line("readonly %s: %s<%s, %s>;", t.Function, kind, args.ts(p.depth), value.ts(p.depth))
 }
 
-// typeOf reads a schema. One that can't be read is of any type: that the
-// server's other tools can be called matters more.
-func typeOf(definitions *printer, prefix string, schema []byte) *shape {
-	root, err := decode(schema)
-	if err != nil {
-		return &shape{kind: anything}
+// schemaOf reads a schema. One that can't be read is any: that the server's
+// tools can be called matters more.
+func schemaOf(text []byte) any {
+	if len(text) == 0 {
+		return true
 	}
-	all := newShapes(prefix, root)
+	root, err := decode(text)
+	if err != nil {
+		return true
+	}
+	return root
+}
+
+func typeOf(definitions *printer, prefix string, schema any) *shape {
+	all := newShapes(prefix, schema)
 	top := all.read()
 	for _, n := range all.order {
 		definitions.line("type %s = %s;", n.name, n.shape.ts(definitions.depth))
@@ -180,13 +186,12 @@ func typeOf(definitions *printer, prefix string, schema []byte) *shape {
 }
 
 // needsArguments tells whether a call without arguments can't be right.
-func needsArguments(schema []byte) bool {
-	root, err := decode(schema)
-	o, _ := root.(*object)
-	return err == nil && o != nil && (len(o.list("required")) > 0 || o.has("$ref", "anyOf", "oneOf", "allOf"))
+func needsArguments(schema any) bool {
+	o, _ := schema.(*object)
+	return o != nil && (len(o.list("required")) > 0 || o.has("$ref", "anyOf", "oneOf", "allOf"))
 }
 
-// text is the shape in TypeScript, where depth is that of the line it begins on.
+// ts is the shape in TypeScript, where depth is that of the line it begins on.
 func (s *shape) ts(depth int) string {
 	switch s.kind {
 	case nothing:
@@ -254,7 +259,11 @@ func (s *shape) record(depth int) string {
 		if m.required {
 			mark = ""
 		}
-		p.line("%s%s: %s;", propertyName(m.name), mark, m.shape.ts(p.depth))
+		kind := m.shape.ts(p.depth)
+		if inherited(m.name) {
+			kind = "any"
+		}
+		p.line("%s%s: %s;", propertyName(m.name), mark, kind)
 	}
 	if s.rest != nil {
 		p.line("[name: string]: any;")
@@ -263,6 +272,16 @@ func (s *shape) record(depth int) string {
 }
 
 var bare = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$]*$`)
+
+// inherited tells of names that every object has: TypeScript takes an object
+// without such a property for one with the inherited.
+func inherited(name string) bool {
+	switch name {
+	case "constructor", "toString", "toLocaleString", "valueOf", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable":
+		return true
+	}
+	return false
+}
 
 func propertyName(name string) string {
 	switch name {

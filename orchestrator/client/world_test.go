@@ -97,6 +97,13 @@ func (w *world) client(lang string, servers []tool.Server, ns ...string) {
 	w.place(files...)
 }
 
+// types adds what a type checker reads.
+func (w *world) types(lang string, servers []tool.Server) {
+	files, err := client.Types(lang, servers, nil)
+	require.NoError(w.t, err)
+	w.place(files...)
+}
+
 type outcome struct {
 	stdout, stderr string
 	code           int

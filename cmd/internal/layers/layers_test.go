@@ -41,9 +41,10 @@ var layers = map[string][]string{
 
 	// What runs in a container.
 	"orchestrator/supervisor":          {"orchestrator/engine", "orchestrator/frame", "orchestrator/frame/upgrade", "orchestrator/supervisor/proctree"},
+	"orchestrator/supervisor/endpoint": {"orchestrator/frame"},
 	"orchestrator/supervisor/proctree": {},
 	"orchestrator/supervisor/inittest": {},
-	"cmd/mcpx-init":                    {"orchestrator/engine", "orchestrator/frame", "orchestrator/supervisor"},
+	"cmd/mcpx-init":                    {"orchestrator/engine", "orchestrator/frame", "orchestrator/supervisor", "orchestrator/supervisor/endpoint"},
 
 	// Engines.
 	"orchestrator/engine/link":       {"orchestrator/engine", "orchestrator/frame"},
@@ -93,6 +94,7 @@ var confined = map[string]func(pkg string) bool{
 	"github.com/docker":           below("orchestrator/engine"),
 	"github.com/moby":             below("orchestrator/engine"),
 	"github.com/spf13":            below("cmd"),
+	"github.com/evanw":            below("orchestrator/client"),
 }
 
 func inSQLite(pkg string) bool { return slices.Contains(strings.Split(pkg, "/"), "sqlite") }
