@@ -19,6 +19,8 @@ func TestCommandLine(t *testing.T) {
 	}{
 		"version":           {[]string{"version"}, 0, ", protocol 1\n"},
 		"version, more":     {[]string{"version", "x"}, 2, "usage:"},
+		"for scripts":       {[]string{"call", "-h"}, 0, "usage: mcpx-init call"},
+		"for scripts, none": {[]string{"call", "a", "b"}, 2, "mcpx: dial unix"},
 		"unknown":           {[]string{"run"}, 2, "usage:"},
 		"host, too few":     {[]string{"host", "s"}, 2, "usage:"},
 		"not in a box":      {nil, 1, "not the first process"},

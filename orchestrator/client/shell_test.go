@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"mcpx/orchestrator/client"
+	"mcpx/orchestrator/engine"
 )
 
 // ways are what the functions may use here.
@@ -97,4 +98,32 @@ func TestShellWithoutMeans(t *testing.T) {
 	got := w.onHost("none", `. "$MCPX_CLIENT"; mcpx_call a b`)
 	require.Equal(t, 2, got.code)
 	require.True(t, strings.Contains(got.stderr, "can be used here"), got.stderr)
+}
+
+// In their images the functions choose for themselves, and both shells know them.
+func TestShellInItsImages(t *testing.T) {
+	if !withImages(t) {
+		return
+	}
+	for _, c := range []struct{ image, shell string }{{"mcpx/sh", "sh"}, {"mcpx/bash", "bash"}} {
+		t.Run(c.shell, func(t *testing.T) {
+			w := newWorld(t)
+			w.client(client.Shell, servers())
+			w.place(engine.File{Path: "s.sh", Mode: 0o444, Data: []byte(`set -eu
+. "$MCPX_CLIENT"
+mcpx_call web 'go to' '{"url":"ö"}'
+mcpx_emit '[1]'
+mcpx_log info done
+v=$(mcpx_call web text)
+[ "$v" = "$(printf 'line 1\n"two" \\ ≤ 😀\t.')" ]
+printf abc | mcpx_artifact x - text/x >/dev/null
+mcpx_call web broken || exit $((40 + $?))
+`)})
+			got := w.inImage(c.image, client.Env(client.Shell), c.shell, engine.JobDir+"/s.sh")
+			require.Equal(t, outcome{"{\"got\":{\"url\":\"ö\"}}\n", "mcpx: the page is \"gone\"\n", 41}, got)
+			require.Equal(t, []string{"[1]"}, w.emits)
+			require.Equal(t, []string{"info: done"}, w.logs)
+			require.Equal(t, []string{"x text/x abc"}, w.artifacts)
+		})
+	}
 }
