@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	if !slices.Contains(strings.Split(os.Getenv("RUN_ENGINE"), ","), "oci") {
 		fmt.Println("the tests that make containers are left out: RUN_ENGINE=oci runs them")
-		if err := flag.Set("test.skip", "^TestOCI"); err != nil {
+		if err := flag.Set("test.skip", "^(Test|Fuzz)OCI"); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
