@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/containerd/errdefs"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -57,7 +58,8 @@ func (s *Server) carryOut(ctx context.Context, c *call, req run.Request) (*sdk.C
 	if req.Options.Session == "" {
 		req.Options.Session = c.session
 	}
-	if req.Options.Cwd == "" {
+	chosen := req.Options.Cwd != ""
+	if !chosen {
 		req.Options.Cwd = s.config.Cwd
 	}
 	result, err := s.config.Runs.Exec(ctx, req, c.by, func(e run.Event) error {
@@ -67,7 +69,18 @@ func (s *Server) carryOut(ctx context.Context, c *call, req run.Request) (*sdk.C
 	if err != nil {
 		return nil, err
 	}
+	if !chosen && succeeded(result) {
+		result.Logs = slices.DeleteFunc(result.Logs, func(l run.Log) bool { return l.Code == codeNotMounted })
+	}
 	return answer(result)
+}
+
+// codeNotMounted marks the log that says that the script does not see the
+// caller's directory, which concerns few of those who never named one.
+const codeNotMounted = "cwd_not_mounted"
+
+func succeeded(r run.Result) bool {
+	return r.State == run.Exited && r.ExitCode != nil && *r.ExitCode == 0
 }
 
 // checkOptions refuses what would change the form of an answer that has one only.
@@ -92,7 +105,7 @@ func answer(result run.Result) (*sdk.CallToolResult, error) {
 	return &sdk.CallToolResult{
 		Content:           append(textOf(describe(result)), links(cut.Artifacts)...),
 		StructuredContent: json.RawMessage(structured),
-		IsError:           result.State != run.Exited || result.ExitCode == nil || *result.ExitCode != 0,
+		IsError:           !succeeded(result),
 	}, nil
 }
 

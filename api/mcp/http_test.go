@@ -134,6 +134,7 @@ func TestArtifactsAreResources(t *testing.T) {
 		require.Equal(t, kept.URI, got.URI)
 		require.Equal(t, c.mime, got.MIMEType)
 		require.Equal(t, c.data, got.Text+string(got.Blob))
+		require.Equal(t, "private", read.CacheScope)
 	}
 	for _, uri := range []string{"mcpx://artifacts/00000000000000000000000000000000", "mcpx://artifacts/..%2f", "mcpx://runs/nope/stdout", "file:///etc/passwd"} {
 		_, err := session.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: uri})

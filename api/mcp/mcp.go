@@ -60,9 +60,9 @@ type Config struct {
 	Session string
 	// Cwd is the directory of callers who name none; stdio's callers have one.
 	Cwd string
-	// Extend adds to what is served; the official conformance suite wants
-	// features that mcpx has no use for.
-	Extend func(*sdk.Server, *sdk.ServerCapabilities)
+	// Extend changes how a server is made, and then what it serves: the official
+	// conformance suite wants features that mcpx has no use for.
+	Extend func(*sdk.ServerOptions) func(*sdk.Server)
 }
 
 // Server answers MCP clients; safe for concurrent use.
@@ -85,17 +85,22 @@ func New(c Config) *Server {
 // not served: clients ask for what they find in the capabilities.
 func (s *Server) newSDK() *sdk.Server {
 	capabilities := &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}}
-	server := sdk.NewServer(&sdk.Implementation{Name: "mcpx", Title: "mcpx", Version: s.config.Version}, &sdk.ServerOptions{
+	options := &sdk.ServerOptions{
 		Instructions: instructions, Capabilities: capabilities,
 		Logger: slog.New(slog.DiscardHandler), // what it has to say are its clients' mistakes
-	})
+		// What one caller may read, a cache must not give to another.
+		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" },
+	}
+	extend := func(*sdk.Server) {}
+	if s.config.Extend != nil {
+		extend = s.config.Extend(options)
+	}
+	server := sdk.NewServer(&sdk.Implementation{Name: "mcpx", Title: "mcpx", Version: s.config.Version}, options)
 	for _, t := range s.tools() {
 		server.AddTool(t.described, s.handle(t))
 	}
 	s.addResources(server)
-	if s.config.Extend != nil {
-		s.config.Extend(server, capabilities)
-	}
+	extend(server)
 	server.AddReceivingMiddleware(onlyAnnounced(capabilities))
 	return server
 }

@@ -58,6 +58,21 @@ func TestStdioSpeaksEveryRevision(t *testing.T) {
 	server.Close()
 }
 
+// Few of those who never named a directory care that it is not mounted.
+func TestUnchosenDirectoryIsNotComplainedOf(t *testing.T) {
+	w := newWorld(t)
+	for source, code := range map[string]int{"fine": 0, "fails": 1} {
+		w.runner.does[source] = func(_ context.Context, emit emitter) {
+			emit(run.EventLog, &run.Log{Level: "warn", Code: "cwd_not_mounted", Message: "not shown"})
+			exits(emit, code)
+		}
+	}
+	session := w.connect("2025-11-25")
+	require.NotContains(t, words(t, call(t, session, "mcpx_exec", object{"source": "fine"})), "not shown")
+	require.Contains(t, words(t, call(t, session, "mcpx_exec", object{"source": "fails"})), "not shown")
+	require.Contains(t, words(t, call(t, session, "mcpx_exec", object{"source": "fine", "options": object{"cwd": "/x"}})), "not shown")
+}
+
 func TestStdioClientWhoGoesEndsItsRuns(t *testing.T) {
 	w := newWorld(t)
 	w.runner.does["waits"] = w.runner.untilEnded

@@ -26,7 +26,7 @@ Prefer one script over many single calls: only what it prints or returns comes b
    return page.title;
 
 Python: from mcpx import tools, emit, artifact; tools.browser.navigate(url="...").
-sh: curl -s $MCPX_ENDPOINT/v1/call/browser/navigate -d '{"url":"..."}'.
+sh: . "$MCPX_CLIENT"; mcpx_call browser navigate '{"url":"..."}'.
 
 Loop, filter and join inside the script. Write files to $MCPX_OUTBOX: they come back as artifacts (links), read them with resources/read. A failing script is an error result with its exit code and output: correct it and run it again. mcpx_call makes one call without a script.`
 

@@ -15,7 +15,7 @@ func Declarations(lang string, server tool.Server) (string, error) {
 	p := &printer{}
 	switch lang {
 	case "", TypeScript:
-		p.line("// Tool<Args, Result> is (args: Args) => Promise<Result>")
+		p.line("// Tool<Args, Result> is (args: Args) => Promise<Result>; ToolWithOptionalArguments takes none, too")
 		p.line("declare const %s: $%s.Namespace;", server.Namespace, server.Namespace)
 		p.namespace(server)
 	case Python:
