@@ -154,9 +154,11 @@ func (e *Engine) Name() string { return "oci" }
 // owners go if they are empty.
 func (e *Engine) Close() error {
 	var err error
+	e.mu.Lock()
 	for owner := range e.owners {
 		err = errors.Join(err, e.leave(owner))
 	}
+	e.mu.Unlock()
 	if e.space != nil {
 		err = e.space.close()
 	}

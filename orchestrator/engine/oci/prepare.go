@@ -77,6 +77,10 @@ func (e *Engine) create(ctx context.Context, spec engine.Spec) (*Container, erro
 	}
 	c.release = release
 	described.Root.Path = root
+	if err := c.claim(); err != nil {
+		release()
+		return nil, err
+	}
 	if err := c.make(described); err != nil {
 		return nil, errors.Join(err, c.discard(ctx))
 	}
@@ -123,19 +127,26 @@ func (c *Container) describe(i image) (*specs.Spec, error) {
 	return ocispec.New(d)
 }
 
-// make makes the directory first: by it a container is found again.
-func (c *Container) make(described *specs.Spec) error {
-	text, err := json.Marshal(described)
-	if err != nil {
-		return err
-	}
+// claim makes the directory, by which a container is found again. It comes
+// before all else, and one that is there already is somebody else's.
+func (c *Container) claim() error {
 	c.engine.mu.Lock()
 	c.engine.owners[c.spec.Owner] = struct{}{}
 	c.engine.mu.Unlock()
 	if err := os.MkdirAll(filepath.Dir(c.dir), 0o700); err != nil {
 		return err
 	}
-	if err := os.Mkdir(c.dir, 0o700); err != nil {
+	err := os.Mkdir(c.dir, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("there is one of that name: %w", errdefs.ErrAlreadyExists)
+	}
+	return err
+}
+
+// make writes the bundle, and makes the cgroup where that is not the runtime's to do.
+func (c *Container) make(described *specs.Spec) error {
+	text, err := json.Marshal(described)
+	if err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(c.dir, bundleName), text, 0o600); err != nil {

@@ -143,6 +143,19 @@ func TestOCINamesThatAreNoneAreRefused(t *testing.T) {
 	}
 }
 
+// A name that comes twice must not cost the first one its life.
+func TestOCINameThatIsTakenIsRefused(t *testing.T) {
+	e := open(t, oci.Config{Dir: storeDir(t)})
+	first, err := e.Prepare(t.Context(), specOf(t, "twice"))
+	require.NoError(t, err)
+	_, err = e.Prepare(t.Context(), specOf(t, "twice"))
+	require.ErrorIs(t, err, errdefs.ErrAlreadyExists)
+	exit, err := first.Run(t.Context(), engine.Job{Argv: []string{"sh", "-c", "exit 3"}, Cwd: "/", Env: []string{"PATH=/bin"}}, engine.IO{})
+	require.NoError(t, err)
+	require.Equal(t, engine.Exit{Code: 3}, exit)
+	require.NoError(t, first.Remove(context.WithoutCancel(t.Context())))
+}
+
 // The host sees nothing of the mounts, so that nobody has to clear them up.
 func TestOCIMountsStayInTheEngine(t *testing.T) {
 	e := open(t, oci.Config{Dir: storeDir(t)})
