@@ -2,16 +2,16 @@ package artifacts
 
 import (
 	"fmt"
-	"mime"
 	"path"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// Defaults of names, in bytes.
+// Lengths of names, in bytes.
 const (
 	DefaultNameMax = 128
+	nameMin        = 16 // a limit below it is raised to it
 	titleMax       = 255
 	extensionMax   = 16
 )
@@ -26,18 +26,20 @@ func lastComponent(name string) string {
 
 // SafeName makes a name that any file system takes and nothing interprets: the
 // last component, in which [A-Za-z0-9.-_+] stay, a space is "-", anything else
-// "_"; no dots at either end; at most limit bytes with the extension kept; never empty.
+// "_"; no dots at either end; at most limit bytes (and limit at least 16) with
+// the extension kept; never empty.
 func SafeName(name string, limit int) string {
 	safe := strings.Map(safeRune, lastComponent(name))
 	safe = strings.Trim(safe, ".")
 	if safe == "" {
 		return fallbackName
 	}
+	limit = max(limit, nameMin)
 	if len(safe) <= limit {
 		return safe
 	}
-	ext := path.Ext(safe)
-	if len(ext) > extensionMax || len(ext) >= limit {
+	ext := extension(safe)
+	if len(ext) >= limit {
 		ext = ""
 	}
 	return strings.TrimRight(safe[:limit-len(ext)], ".") + ext
@@ -53,7 +55,16 @@ func safeRune(r rune) rune {
 	return '_'
 }
 
-// title keeps a name readable: its last component without what cannot be shown.
+// extension is what a name that is cut keeps; none if it is too long to be one.
+func extension(name string) string {
+	if ext := path.Ext(name); len(ext) <= extensionMax {
+		return ext
+	}
+	return ""
+}
+
+// title keeps a name readable: its last component without what cannot be shown
+// or turns text around. "" when nothing is left to read.
 func title(name string) string {
 	shown := strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
@@ -61,11 +72,14 @@ func title(name string) string {
 		}
 		return r
 	}, lastComponent(name))
-	for len(shown) > titleMax {
-		_, n := utf8.DecodeLastRuneInString(shown)
-		shown = shown[:len(shown)-n]
+	if strings.Trim(shown, ". ") == "" {
+		return ""
 	}
-	return shown
+	if len(shown) <= titleMax {
+		return shown
+	}
+	ext := extension(shown)
+	return strings.ToValidUTF8(shown[:titleMax-len(ext)], "") + ext
 }
 
 // Disambiguate makes the n-th other name of a file: shot.png, shot-1.png.
@@ -75,19 +89,4 @@ func Disambiguate(name string, n int) string {
 	}
 	ext := path.Ext(name)
 	return fmt.Sprintf("%s-%d%s", strings.TrimSuffix(name, ext), n, ext)
-}
-
-// ContentDisposition is the header for a download (RFC 6266): always an
-// attachment, for a browser must not render a stranger's bytes.
-func ContentDisposition(a Artifact) string {
-	name := SafeName(a.Name, DefaultNameMax) // whatever an index holds
-	header := `attachment; filename="` + name + `"`
-	if a.Title == "" || a.Title == name {
-		return header
-	}
-	encoded := mime.FormatMediaType("x", map[string]string{"filename": a.Title})
-	if _, value, ok := strings.Cut(encoded, "filename*="); ok {
-		return header + "; filename*=" + value
-	}
-	return header
 }
