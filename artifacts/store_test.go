@@ -1,21 +1,16 @@
 package artifacts_test
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,13 +21,6 @@ import (
 	"mcpx/artifacts/sqlite"
 	"mcpx/orchestrator/run"
 )
-
-func TestMain(m *testing.M) {
-	if dir := os.Getenv("MCPX_TEST_VICTIM"); dir != "" {
-		beVictim(dir)
-	}
-	os.Exit(m.Run())
-}
 
 func open(t testing.TB, dir string, o artifacts.Options) *artifacts.Store {
 	t.Helper()
@@ -63,12 +51,12 @@ func tryPut(ctx context.Context, s *artifacts.Store, m artifacts.Meta, content s
 	return w.Commit()
 }
 
-// files lists what lies below the store, without its lock.
+// files lists what lies below the store.
 func files(t testing.TB, dir string) []string {
 	t.Helper()
 	var all []string
 	require.NoError(t, filepath.WalkDir(filepath.Join(dir, "store"), func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && d.Name() != "lock" {
+		if err == nil && !d.IsDir() {
 			all = append(all, path)
 		}
 		return err
@@ -199,7 +187,10 @@ func TestTimeIsUp(t *testing.T) {
 	require.True(t, errdefs.IsNotFound(err), "also before the collector came by")
 	gone, err := s.GC(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, 1, gone)
+	require.Equal(t, artifacts.Report{Expired: 1, Contents: 1, Bytes: 1}, gone)
+	page, _, err := s.List(t.Context(), artifacts.Filter{})
+	require.NoError(t, err)
+	require.Equal(t, []artifacts.Artifact{long}, page)
 	_, err = s.Get(t.Context(), long.ID)
 	require.NoError(t, err)
 	require.Len(t, files(t, dir), 1)
@@ -227,13 +218,152 @@ func TestListPages(t *testing.T) {
 	require.Equal(t, []string{"4", "3", "2", "1", "0"}, names)
 }
 
+func TestNegativeTTLNeverEnds(t *testing.T) {
+	now := time.Now()
+	s := open(t, t.TempDir(), artifacts.Options{Now: func() time.Time { return now }})
+	a, err := tryPut(t.Context(), s, artifacts.Meta{Name: "b", Size: 1, TTL: -1}, "b")
+	require.NoError(t, err)
+	require.Zero(t, a.ExpiresAt)
+	now = now.AddDate(100, 0, 0)
+	report, err := s.GC(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, report)
+	_, err = s.Get(t.Context(), a.ID)
+	require.NoError(t, err)
+}
+
+// What is only waiting for the collector must not keep anyone from storing.
+func TestWhatIsDueMakesRoomUnderTheQuota(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	s := open(t, dir, artifacts.Options{Quota: 4, TTL: time.Hour, Now: func() time.Time { return now }})
+	put(t, s, "old", "1234")
+	_, err := tryPut(t.Context(), s, artifacts.Meta{Name: "new", Size: -1}, "5678")
+	require.True(t, errdefs.IsResourceExhausted(err))
+	now = now.Add(time.Hour)
+	put(t, s, "new", "5678")
+	require.Len(t, files(t, dir), 1)
+}
+
+// A reader that has begun reads on, whatever the collector does.
+func TestReaderOutlivesTheCollector(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	s := open(t, dir, artifacts.Options{TTL: time.Hour, Now: func() time.Time { return now }})
+	a := put(t, s, "a", "still here")
+	_, f, err := s.OpenBlob(t.Context(), a.ID)
+	require.NoError(t, err)
+	defer f.Close()
+	now = now.Add(time.Hour)
+	_, err = s.GC(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, files(t, dir))
+	text, err := io.ReadAll(f)
+	require.NoError(t, err)
+	require.Equal(t, "still here", string(text))
+}
+
+// Whoever goes on after an error must not end up with a shortened file.
+func TestFailedWriteCannotBeCommitted(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, artifacts.Options{MaxBytes: 4})
+	for _, size := range []int64{-1, 3} {
+		w, err := s.Create(t.Context(), artifacts.Meta{Name: "x", Size: size})
+		require.NoError(t, err)
+		_, err = w.Write([]byte("123"))
+		require.NoError(t, err)
+		_, refused := w.Write([]byte("45"))
+		require.Error(t, refused)
+		_, err = w.Write(nil)
+		require.Equal(t, refused, err)
+		_, err = w.Commit()
+		require.Equal(t, refused, err)
+		require.Empty(t, files(t, dir))
+	}
+}
+
+// A run whose context has ended registers nothing, and its blob goes again.
+func TestCommitBelongsToItsContext(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, artifacts.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	w, err := s.Create(ctx, artifacts.Meta{Name: "x", Size: -1})
+	require.NoError(t, err)
+	cancel()
+	_, err = w.Commit()
+	require.ErrorIs(t, err, context.Canceled)
+	require.Empty(t, files(t, dir))
+}
+
+func TestDamagedContentIsNotHandedOut(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, artifacts.Options{})
+	a := put(t, s, "x", "123456")
+	path := files(t, dir)[0]
+	require.NoError(t, os.Truncate(path, 3))
+	_, _, err := s.OpenBlob(t.Context(), a.ID)
+	require.True(t, errdefs.IsDataLoss(err), "%v", err)
+	require.NoError(t, os.Remove(path))
+	_, _, err = s.OpenBlob(t.Context(), a.ID)
+	require.True(t, errdefs.IsDataLoss(err), "%v", err)
+
+	put(t, s, "again", "123456") // the same content, stored again, mends it
+	_, f, err := s.OpenBlob(t.Context(), a.ID)
+	require.NoError(t, err)
+	f.Close()
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, s.Delete(t.Context(), a.ID), "what is missing can be deleted")
+}
+
+func TestHandlesAreRandomAndSaySoOfNothing(t *testing.T) {
+	s := open(t, t.TempDir(), artifacts.Options{})
+	seen := map[string]bool{}
+	for range 50 {
+		id := put(t, s, "x", "same").ID
+		_, err := artifacts.ParseID(id)
+		require.NoError(t, err)
+		seen[id[:8]], seen[id[len(id)-8:]] = true, true
+	}
+	require.Len(t, seen, 100, "no part of a handle comes twice")
+}
+
+// Sixteen write the same content at once, through two stores on one directory
+// as two processes would.
+func TestSameContentBySixteenAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	stores := []*artifacts.Store{open(t, dir, artifacts.Options{}), open(t, dir, artifacts.Options{})}
+	content := strings.Repeat("x", 100_000)
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			a, err := tryPut(t.Context(), stores[i%2], artifacts.Meta{Name: "x", Size: -1}, content)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, f, err := stores[(i+1)%2].OpenBlob(t.Context(), a.ID)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			f.Close()
+		})
+	}
+	wg.Wait()
+	require.Len(t, files(t, dir), 1)
+	used, err := stores[0].Usage(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, int64(len(content)), used)
+}
+
 // Writers of the same content race with those who delete it: whoever has a
 // handle must find the content.
 func TestDeleteNeverTakesAFreshContent(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir, artifacts.Options{})
+	stores := []*artifacts.Store{open(t, dir, artifacts.Options{}), open(t, dir, artifacts.Options{})}
 	var wg sync.WaitGroup
-	for range 8 {
+	for i := range 8 {
+		s := stores[i%2]
 		wg.Go(func() {
 			for range 20 {
 				a, err := tryPut(t.Context(), s, artifacts.Meta{Name: "x", Size: -1}, "same")
@@ -250,90 +380,12 @@ func TestDeleteNeverTakesAFreshContent(t *testing.T) {
 				if err := s.Delete(t.Context(), a.ID); err != nil {
 					t.Error(err)
 				}
+				if _, err := s.GC(t.Context()); err != nil {
+					t.Error(err)
+				}
 			}
 		})
 	}
 	wg.Wait()
 	require.Empty(t, files(t, dir))
-}
-
-// A disk of one megabyte: what does not fit is told as that, and leaves nothing.
-func TestFullDiskIsToldApart(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Log("a small disk can only be mounted by root; the other cases stand")
-		return
-	}
-	dir := t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "store"), 0o700))
-	require.NoError(t, syscall.Mount("tmpfs", filepath.Join(dir, "store"), "tmpfs", 0, "size=1m"))
-	defer syscall.Unmount(filepath.Join(dir, "store"), syscall.MNT_DETACH)
-	s := open(t, dir, artifacts.Options{})
-	_, err := tryPut(t.Context(), s, artifacts.Meta{Name: "big", Size: -1}, strings.Repeat("x", 2<<20))
-	var known *run.Error
-	require.ErrorAs(t, err, &known)
-	require.Equal(t, artifacts.CodeDiskFull, known.Code)
-	require.Empty(t, files(t, dir))
-	put(t, s, "small", "x")
-}
-
-// beVictim stores artifacts until it is killed, and tells of each that it committed.
-func beVictim(dir string) {
-	index, err := sqlite.Open(filepath.Join(dir, "index.db"))
-	if err != nil {
-		panic(err)
-	}
-	s, err := artifacts.Open(filepath.Join(dir, "store"), index, artifacts.Options{})
-	if err != nil {
-		panic(err)
-	}
-	for i := 0; ; i++ {
-		a, err := tryPut(context.Background(), s, artifacts.Meta{Name: "x", Size: -1}, strings.Repeat(fmt.Sprint(os.Getpid(), i), 5000))
-		if err != nil {
-			panic(err)
-		}
-		fmt.Println(a.ID)
-	}
-}
-
-func TestKilledWriterLosesNothingThatItCommitted(t *testing.T) {
-	dir := t.TempDir()
-	var committed []string
-	for range 10 {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), "MCPX_TEST_VICTIM="+dir)
-		out, err := cmd.StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, cmd.Start())
-		lines := bufio.NewScanner(out)
-		for n := 1 + rand.IntN(12); n > 0 && lines.Scan(); n-- {
-			committed = append(committed, lines.Text())
-		}
-		require.NoError(t, cmd.Process.Kill())
-		for lines.Scan() { // what it told before the signal came
-			committed = append(committed, lines.Text())
-		}
-		cmd.Wait()
-	}
-	s := open(t, dir, artifacts.Options{})
-	for _, id := range committed {
-		if len(id) != 32 {
-			continue // its last line was cut
-		}
-		a, f, err := s.OpenBlob(t.Context(), id)
-		require.NoError(t, err)
-		sum := sha256.New()
-		_, err = io.Copy(sum, f)
-		require.NoError(t, err)
-		f.Close()
-		require.Equal(t, a.SHA256, hex.EncodeToString(sum.Sum(nil)))
-	}
-	require.NotEmpty(t, committed)
-	for _, path := range files(t, dir) {
-		require.Contains(t, path, "/store/blobs/", "half-written")
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
-		sum := sha256.Sum256(text)
-		digest := hex.EncodeToString(sum[:])
-		require.True(t, bytes.HasSuffix([]byte(path), []byte(filepath.Join(digest[:2], digest[2:]))), "%s looks whole and is not", path)
-	}
 }

@@ -6,48 +6,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/mattn/go-sqlite3"
 	"gorm.io/gorm"
-	"gorm.io/gorm/clause"
 
 	"mcpx/artifacts"
 	"mcpx/artifacts/sqlite/database"
-	"mcpx/orchestrator/run"
 )
 
 // Index implements artifacts.Index.
 type Index struct{ db *database.DB }
 
 var _ artifacts.Index = (*Index)(nil)
-
-// record is a row of the table artifacts.
-type record struct {
-	Seq       int64 `gorm:"primaryKey;autoIncrement"`
-	ID        string
-	Digest    string
-	Name      string
-	Title     string
-	MIME      string `gorm:"column:mime"`
-	Size      int64
-	Run       string
-	Session   string
-	Principal string
-	CreatedAt int64 // microseconds since 1970
-	ExpiresAt int64 // the same; 0: never
-}
-
-func (record) TableName() string { return "artifacts" }
-
-// blob is a row of the table blobs: one content and how many handles it has.
-type blob struct {
-	Digest string `gorm:"primaryKey"`
-	Size   int64
-	Refs   int64
-}
-
-func (blob) TableName() string { return "blobs" }
 
 // Open opens the file, makes it if it is missing, and brings its tables up to date.
 func Open(path string) (*Index, error) {
@@ -61,37 +34,44 @@ func Open(path string) (*Index, error) {
 // Close closes the file.
 func (x *Index) Close() error { return x.db.Close() }
 
-// Insert registers a, and counts its content once.
-func (x *Index) Insert(ctx context.Context, a artifacts.Artifact, quota int64) error {
-	return x.db.Write.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-		known := tx.Model(&blob{}).Where("digest = ?", a.SHA256).Update("refs", gorm.Expr("refs + 1"))
-		if known.Error != nil {
-			return known.Error
+// write makes do one transaction.
+func (x *Index) write(ctx context.Context, do func(tx *gorm.DB) error) error {
+	return classed(x.db.Write.WithContext(ctx).Transaction(do))
+}
+
+// classed tells a full disk as what it is.
+func classed(err error) error {
+	var known sqlite3.Error
+	if errors.As(err, &known) && known.Code == sqlite3.ErrFull {
+		return fmt.Errorf("artifact index: %w: %w", syscall.ENOSPC, err)
+	}
+	return err
+}
+
+// Reserve counts a content once.
+func (x *Index) Reserve(ctx context.Context, d artifacts.Digest, size, quota int64) error {
+	return x.write(ctx, func(tx *gorm.DB) error {
+		var known int64
+		if err := tx.Model(&blob{}).Where("digest = ?", d).Count(&known).Error; err != nil || known > 0 {
+			return err
 		}
-		if known.RowsAffected == 0 {
-			if err := addBlob(tx, a, quota); err != nil {
-				return err
-			}
+		used, err := usage(tx)
+		if err != nil {
+			return err
 		}
-		r := toRecord(a)
-		return tx.Create(&r).Error
+		if quota >= 0 && size > quota-used {
+			return artifacts.ErrQuota
+		}
+		if err := tx.Create(&blob{Digest: string(d), Size: size}).Error; err != nil {
+			return err
+		}
+		return count(tx, size)
 	})
 }
 
-func addBlob(tx *gorm.DB, a artifacts.Artifact, quota int64) error {
-	used, err := usage(tx)
-	if err != nil {
-		return err
-	}
-	if quota > 0 && used+a.Size > quota {
-		return &run.Error{Code: artifacts.CodeQuotaExceeded, Class: errdefs.ErrResourceExhausted,
-			Message: fmt.Sprintf("artifact %q of %d bytes would lead over the store's quota of %d", a.Name, a.Size, quota),
-			Hint:    "delete artifacts, or wait until their time is up"}
-	}
-	if err := tx.Create(&blob{Digest: a.SHA256, Size: a.Size, Refs: 1}).Error; err != nil {
-		return err
-	}
-	return tx.Exec("UPDATE usage SET bytes = bytes + ?", a.Size).Error
+// count adds to what Usage tells.
+func count(tx *gorm.DB, bytes int64) error {
+	return tx.Exec("UPDATE usage SET bytes = bytes + ?", bytes).Error
 }
 
 func usage(db *gorm.DB) (bytes int64, err error) {
@@ -99,8 +79,29 @@ func usage(db *gorm.DB) (bytes int64, err error) {
 	return bytes, err
 }
 
-// Usage is how much distinct content is registered.
+// Usage is how much distinct content is counted.
 func (x *Index) Usage(ctx context.Context) (int64, error) { return usage(x.db.Read.WithContext(ctx)) }
+
+// Insert registers a.
+func (x *Index) Insert(ctx context.Context, a artifacts.Artifact) error {
+	return x.write(ctx, func(tx *gorm.DB) error {
+		known, err := refer(tx, a.SHA256, 1)
+		if err != nil {
+			return err
+		}
+		if !known {
+			return fmt.Errorf("content %s is not reserved: %w", a.SHA256, errdefs.ErrFailedPrecondition)
+		}
+		r := toRecord(a)
+		return tx.Create(&r).Error
+	})
+}
+
+// refer changes how many registrations a content has.
+func refer(tx *gorm.DB, digest string, by int) (known bool, err error) {
+	done := tx.Exec("UPDATE blobs SET refs = refs + ? WHERE digest = ?", by, digest)
+	return done.RowsAffected > 0, done.Error
+}
 
 // Get yields a registration.
 func (x *Index) Get(ctx context.Context, id string) (artifacts.Artifact, error) {
@@ -117,99 +118,85 @@ func take(db *gorm.DB, id string) (record, error) {
 	return r, err
 }
 
-// List yields a page, the newest first.
-func (x *Index) List(ctx context.Context, f artifacts.Filter) ([]artifacts.Artifact, string, error) {
-	limit := f.Limit
-	if limit <= 0 {
-		limit = artifacts.DefaultLimit
-	}
-	limit = min(limit, artifacts.MaxLimit)
-	db := x.db.Read.WithContext(ctx)
-	q := db.Order("seq DESC").Limit(limit + 1)
-	for column, value := range map[string]string{"run": f.Run, "session": f.Session, "principal": f.Principal} {
-		if value != "" {
-			q = q.Where(clause.Eq{Column: clause.Column{Name: column}, Value: value})
-		}
-	}
-	if f.After != "" {
-		last, err := take(db, f.After)
-		if err != nil {
-			return nil, "", err
-		}
-		q = q.Where("seq < ?", last.Seq)
-	}
-	var records []record
-	if err := q.Find(&records).Error; err != nil {
-		return nil, "", err
-	}
-	next := ""
-	if len(records) > limit {
-		records = records[:limit]
-		next = records[limit-1].ID
-	}
-	page := make([]artifacts.Artifact, len(records))
-	for i, r := range records {
-		page[i] = r.artifact()
-	}
-	return page, next, nil
-}
-
-// Delete removes a registration and tells whether it was the content's last.
-func (x *Index) Delete(ctx context.Context, id string) (a artifacts.Artifact, last bool, err error) {
-	err = x.db.Write.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+// Delete removes a registration.
+func (x *Index) Delete(ctx context.Context, id string) (d artifacts.Digest, last bool, err error) {
+	err = x.write(ctx, func(tx *gorm.DB) error {
 		r, err := take(tx, id)
 		if err != nil {
 			return err
 		}
-		a = r.artifact()
-		if err := tx.Delete(&record{}, r.Seq).Error; err != nil {
+		d = artifacts.Digest(r.Digest)
+		if err := drop(tx, r); err != nil {
 			return err
 		}
-		if err := tx.Model(&blob{}).Where("digest = ?", r.Digest).Update("refs", gorm.Expr("refs - 1")).Error; err != nil {
-			return err
-		}
-		gone := tx.Where("digest = ? AND refs <= 0", r.Digest).Delete(&blob{})
-		if last = gone.RowsAffected > 0; gone.Error != nil || !last {
-			return gone.Error
-		}
-		return tx.Exec("UPDATE usage SET bytes = bytes - ?", r.Size).Error
+		last, err = garbage(tx, r.Digest)
+		return err
 	})
-	return a, last, err
+	return d, last, err
 }
 
-// Expired yields ids whose time is up.
-func (x *Index) Expired(ctx context.Context, now time.Time, limit int) ([]string, error) {
-	var ids []string
-	err := x.db.Read.WithContext(ctx).Model(&record{}).Where("expires_at > 0 AND expires_at < ?", now.UnixMicro()).
-		Order("expires_at").Limit(limit).Pluck("id", &ids).Error
-	return ids, err
+func drop(tx *gorm.DB, r record) error {
+	if err := tx.Exec("DELETE FROM artifacts WHERE seq = ?", r.Seq).Error; err != nil {
+		return err
+	}
+	_, err := refer(tx, r.Digest, -1)
+	return err
 }
 
-// Registered tells whether a content has any registration.
-func (x *Index) Registered(ctx context.Context, digest string) (bool, error) {
+func garbage(tx *gorm.DB, digest string) (bool, error) {
 	var n int64
-	err := x.db.Write.WithContext(ctx).Model(&blob{}).Where("digest = ?", digest).Count(&n).Error
+	err := tx.Model(&blob{}).Where("digest = ? AND refs = 0", digest).Count(&n).Error
 	return n > 0, err
 }
 
-func toRecord(a artifacts.Artifact) record {
-	r := record{
-		ID: a.ID, Digest: a.SHA256, Name: a.Name, Title: a.Title, MIME: a.MIME, Size: a.Size,
-		Run: a.Run, Session: a.Session, Principal: a.Principal, CreatedAt: a.CreatedAt.UnixMicro(),
+// Expire removes registrations whose time is up, the oldest first.
+func (x *Index) Expire(ctx context.Context, now time.Time, limit int) (removed int, err error) {
+	err = x.write(ctx, func(tx *gorm.DB) error {
+		var records []record
+		err := tx.Select("seq", "digest").Where("expires_at > 0 AND expires_at <= ?", now.UnixMicro()).
+			Order("expires_at").Limit(limit).Find(&records).Error
+		if err != nil {
+			return err
+		}
+		for _, r := range records {
+			if err := drop(tx, r); err != nil {
+				return err
+			}
+		}
+		removed = len(records)
+		return nil
+	})
+	if err != nil {
+		return 0, err // all or nothing
 	}
-	if !a.ExpiresAt.IsZero() {
-		r.ExpiresAt = a.ExpiresAt.UnixMicro()
-	}
-	return r
+	return removed, nil
 }
 
-func (r record) artifact() artifacts.Artifact {
-	a := artifacts.Artifact{
-		ID: r.ID, SHA256: r.Digest, Name: r.Name, Title: r.Title, MIME: r.MIME, Size: r.Size,
-		Run: r.Run, Session: r.Session, Principal: r.Principal, CreatedAt: time.UnixMicro(r.CreatedAt).UTC(),
+// Garbage yields contents that have no registration.
+func (x *Index) Garbage(ctx context.Context, limit int) ([]artifacts.Digest, error) {
+	var digests []artifacts.Digest
+	err := x.db.Read.WithContext(ctx).Model(&blob{}).Where("refs = 0").Limit(limit).Pluck("digest", &digests).Error
+	return digests, err
+}
+
+// Forget stops counting a content without registration.
+func (x *Index) Forget(ctx context.Context, d artifacts.Digest, remove func() error) (size int64, gone bool, err error) {
+	err = x.write(ctx, func(tx *gorm.DB) error {
+		var found []blob
+		if err := tx.Where("digest = ? AND refs = 0", d).Find(&found).Error; err != nil || len(found) == 0 {
+			return err
+		}
+		if err := tx.Exec("DELETE FROM blobs WHERE digest = ?", d).Error; err != nil {
+			return err
+		}
+		if err := count(tx, -found[0].Size); err != nil {
+			return err
+		}
+		size, gone = found[0].Size, true
+		return remove() // last: what it does can't be rolled back
+	})
+	if err != nil {
+		return 0, false, err
 	}
-	if r.ExpiresAt != 0 {
-		a.ExpiresAt = time.UnixMicro(r.ExpiresAt).UTC()
-	}
-	return a
+	return size, gone, nil
 }

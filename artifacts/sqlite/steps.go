@@ -25,4 +25,13 @@ var steps = database.Steps{{
 	`CREATE TABLE blobs (digest TEXT PRIMARY KEY, size INTEGER NOT NULL, refs INTEGER NOT NULL) WITHOUT ROWID`,
 	`CREATE TABLE usage (bytes INTEGER NOT NULL)`,
 	`INSERT INTO usage (bytes) VALUES (0)`,
+}, {
+	// A content without a registration is garbage, and is found as such.
+	`CREATE INDEX blobs_garbage ON blobs (digest) WHERE refs = 0`,
+	// The filters name the value by a parameter, of which SQLite can't tell that
+	// it is not '': it would not use an index that leaves '' out.
+	`DROP INDEX artifacts_run`,
+	`DROP INDEX artifacts_session`,
+	`CREATE INDEX artifacts_run ON artifacts (run, seq)`,
+	`CREATE INDEX artifacts_session ON artifacts (session, seq)`,
 }}

@@ -38,6 +38,7 @@ var layers = map[string][]string{
 	"artifacts":                  {"orchestrator/run"},
 	"artifacts/sqlite/database":  {},
 	"artifacts/sqlite":           {"artifacts", "artifacts/sqlite/database", "orchestrator/run"},
+	"artifacts/indextest":        {"artifacts"},
 
 	// What runs in a container.
 	"orchestrator/supervisor":          {"orchestrator/engine", "orchestrator/frame", "orchestrator/frame/upgrade", "orchestrator/supervisor/proctree"},
@@ -104,7 +105,7 @@ func inSQLite(pkg string) bool { return slices.Contains(strings.Split(pkg, "/"),
 var stdlibOnly = []string{"orchestrator/run", "orchestrator/frame"}
 
 // forTests are packages that only tests import.
-var forTests = []string{"orchestrator/supervisor/inittest", "orchestrator/engine/enginetest"}
+var forTests = []string{"orchestrator/supervisor/inittest", "orchestrator/engine/enginetest", "artifacts/indextest"}
 
 func below(dir string) func(string) bool {
 	return func(pkg string) bool { return pkg == dir || strings.HasPrefix(pkg, dir+"/") }
