@@ -420,6 +420,8 @@ func TestCommandLineRunsWithoutADaemon(t *testing.T) {
 		{"unknown interpreter", "#!/usr/bin/env nosuch\n", nil, "", 2},
 		{"denied", "#!/bin/bash\n", []string{"--timeout", "100h"}, "", 126},
 		{"usage", "#!/bin/bash\n", []string{"--nosuch"}, "", 2},
+		{"returned value", "return { sum: 1 + 1 }", nil, "{\"sum\":2}\n", 0},
+		{"written and returned", "console.log('a'); return 1", nil, "a\n", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out, errs, code := mcpx(append(append([]string{"exec"}, c.flags...), c.source)...)

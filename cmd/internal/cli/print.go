@@ -124,6 +124,18 @@ func (p *textPrinter) end(r run.Result) error {
 	if r.Error != nil && r.State != run.Exited {
 		p.say("%s", sentence(r.Error))
 	}
+	return p.value(r)
+}
+
+// value shows what a script returned, if it wrote nothing: a person who runs a
+// snippet that returns its answer wants to see it.
+func (p *textPrinter) value(r run.Result) error {
+	if r.Result == nil || r.StdoutBytes > 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintf(p.stdout, "%s\n", r.Result); err != nil {
+		return fmt.Errorf("stdout: %w", err)
+	}
 	return nil
 }
 
