@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,6 +26,32 @@ func open(t testing.TB, dir string) *sqlite.Index {
 
 func TestIndex(t *testing.T) {
 	indextest.Run(t, func(t testing.TB, dir string) artifacts.Index { return open(t, dir) })
+}
+
+// A file as the first version left it is brought up to date with all it holds.
+func TestFileOfTheFirstVersionIsTakenOver(t *testing.T) {
+	dir := t.TempDir()
+	text, err := os.ReadFile("testdata/version1.sql")
+	require.NoError(t, err)
+	statements := strings.Split(strings.TrimSuffix(string(text), ";\n"), ";\n")
+	old, err := database.Open(filepath.Join(dir, "index.db"), database.Steps{statements})
+	require.NoError(t, err)
+	require.NoError(t, old.Close())
+
+	x := open(t, dir)
+	page, _, err := x.List(t.Context(), time.Now(), artifacts.Filter{Run: "r"})
+	require.NoError(t, err)
+	require.Len(t, page, 2)
+	require.Equal(t, "n.txt", page[0].Title)
+	require.Equal(t, time.Date(2025, 12, 1, 12, 0, 0, 0, time.UTC), page[0].CreatedAt)
+	for i, a := range page {
+		_, last, err := x.Delete(t.Context(), a.ID)
+		require.NoError(t, err)
+		require.Equal(t, i == 1, last)
+	}
+	garbage, err := x.Garbage(t.Context(), 9)
+	require.NoError(t, err)
+	require.Equal(t, []artifacts.Digest{artifacts.Digest(page[0].SHA256)}, garbage)
 }
 
 // raw opens the file beside the index, whose steps were applied already.
