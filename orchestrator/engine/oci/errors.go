@@ -17,6 +17,15 @@ func unavailable(why string) error {
 	}
 }
 
+// noPrivilege is that this process may not do what a container takes.
+func noPrivilege(why string) error {
+	return &run.Error{
+		Code: run.CodeEngineUnavailable, Class: errdefs.ErrFailedPrecondition,
+		Message: "making containers without a daemon takes the privileges of root: " + why,
+		Hint:    "run mcpx as root, or choose another engine with --engine",
+	}
+}
+
 // gone is that somebody removed the container under us.
 func (c *Container) gone() error {
 	by := "somebody else"

@@ -86,7 +86,7 @@ func New(c Config) (*Engine, error) {
 
 func (c *Config) complete() error {
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("it makes containers itself, which takes root: %w", errdefs.ErrFailedPrecondition)
+		return noPrivilege("this user is not root")
 	}
 	if !filepath.IsAbs(c.Dir) || strings.ContainsAny(c.Dir, ":,\\") {
 		return fmt.Errorf("directory %q: an absolute path without any of `:,\\` is needed: %w", c.Dir, errdefs.ErrInvalidArgument)

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 )
 
@@ -35,7 +34,7 @@ func newSpace(dir string) (*space, error) {
 		return err
 	})
 	if errors.Is(err, unix.EPERM) {
-		err = fmt.Errorf("root lacks the privilege here (in a container?): %w: %w", err, errdefs.ErrFailedPrecondition)
+		return nil, noPrivilege("root may not here, as in a container: " + err.Error())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("mount namespace of the engine: %w", err)
