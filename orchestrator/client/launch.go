@@ -51,12 +51,18 @@ type Launched struct {
 // A snippet stays a file of its own, with its lines as they are: what it may
 // name without importing it is made global, and only one that returns at the
 // top is put into a function, whose beginning shares a line with other code.
+//
+// A text can be made that takes for ever to parse, or ends the process: what
+// strangers send is for a Parser.
 func Launch(r LaunchRequest) (launched Launched, ok bool, err error) {
 	if lang, _ := Lang(r.Kind); lang != TypeScript {
 		if r.Export != "" {
 			return Launched{}, false, &run.Error{Code: run.CodeUnsupportedOption, Class: errdefs.ErrInvalidArgument, Field: "options.export",
 				Message: fmt.Sprintf("%s has no exports that mcpx could call", r.Kind), Hint: "it is for TypeScript and JavaScript"}
 		}
+		return Launched{}, false, nil
+	}
+	if !suspicious(r) {
 		return Launched{}, false, nil
 	}
 	p := probe(r)

@@ -39,6 +39,15 @@ func (p probed) wanted(r LaunchRequest) bool {
 	return slices.Contains(p.exports, "default")
 }
 
+// suspicious tells whether there is anything in a script for which it would be
+// launched. Most scripts need not be parsed for that.
+func suspicious(r LaunchRequest) bool {
+	text := string(r.Text)
+	return r.Export != "" || slices.ContainsFunc(append(snippetNames(r), "return", "export", "mcpx"), func(word string) bool {
+		return strings.Contains(text, word)
+	}) || strings.Contains(text, `\u`) // a name may be written with escapes
+}
+
 // snippetNames are those that a script may use without declaring them.
 func snippetNames(r LaunchRequest) []string {
 	names := append(globals(), "args")

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/evanw/esbuild/pkg/api"
 	"github.com/stretchr/testify/require"
@@ -162,8 +163,9 @@ func FuzzLaunch(f *testing.F) {
 	for _, text := range []string{snippet, "import a from 'x'\nreturn a", "export default 1", "import {'a' as b} from \"x\" with {type:'json'};;return", "\xef\xbb\xbf#!x\nreturn"} {
 		f.Add(text)
 	}
+	p := newParser(f, time.Second)
 	f.Fuzz(func(t *testing.T, text string) {
-		launched, ok, err := client.Launch(client.LaunchRequest{Kind: "deno", ScriptName: "s.ts", Text: []byte(text), Servers: servers()})
+		launched, ok, err := p.Launch(t.Context(), ask(text))
 		if err == nil && ok {
 			// One line more for the brace that ends a function.
 			require.InDelta(t, strings.Count(text, "\n")+1, strings.Count(string(launched.Text), "\n"), 1)
