@@ -88,13 +88,25 @@ func (a *attempt) equip(ctx context.Context, job *engine.Job) error {
 	}
 	job.Files = slices.Concat(job.Files, files)
 	job.Env = withClient(job.Env, client.Env(lang))
-	return a.launch(job, servers)
+	return a.launch(ctx, job, servers)
+}
+
+// Launcher tells how a script is run that can't be run as it is.
+type Launcher interface {
+	Launch(context.Context, client.LaunchRequest) (launched client.Launched, ok bool, err error)
+}
+
+// inProcess parses here.
+type inProcess struct{}
+
+func (inProcess) Launch(_ context.Context, r client.LaunchRequest) (client.Launched, bool, error) {
+	return client.Launch(r)
 }
 
 // launch has a snippet, or a module whose function is to be called, run by way
 // of a launcher; other scripts run as they are.
-func (a *attempt) launch(job *engine.Job, servers []tool.Server) error {
-	launched, ok, err := client.Launch(launchRequest(a.plan, servers))
+func (a *attempt) launch(ctx context.Context, job *engine.Job, servers []tool.Server) error {
+	launched, ok, err := a.config.Launcher.Launch(ctx, launchRequest(a.plan, servers))
 	if err != nil || !ok {
 		return err
 	}

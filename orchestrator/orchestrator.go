@@ -39,6 +39,10 @@ type Config struct {
 	Tools Tools
 	// Audit keeps a record of tool calls; nil: none.
 	Audit Auditor
+	// Launcher finds out how a script of TypeScript is run (*client.Parser). It
+	// parses a stranger's text, so it works in processes of its own; nil, for
+	// tests, parses in this one.
+	Launcher Launcher
 	// AuditKey keys the hashes of calls' arguments.
 	AuditKey []byte
 
@@ -67,6 +71,9 @@ const removeTimeout = 30 * time.Second
 func New(c Config) (*Orchestrator, error) {
 	if err := os.MkdirAll(c.RunDir, 0o700); err != nil {
 		return nil, fmt.Errorf("run directory: %w", err)
+	}
+	if c.Launcher == nil {
+		c.Launcher = inProcess{}
 	}
 	return &Orchestrator{config: c, clients: newClients()}, nil
 }
@@ -139,11 +146,26 @@ func (a *attempt) execute(ctx context.Context) (*engine.Exit, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.prepare(ctx, image); err != nil {
+	job := a.plan.Job
+	job.Env = environment(image.Env, a.plan, a.id)
+	if err := a.prepareBoth(ctx, image, &job); err != nil {
 		return nil, err
 	}
 	a.mark(&a.timings.Prepared)
-	return a.runScript(ctx, image)
+	return a.runScript(ctx, job)
+}
+
+// prepareBoth prepares the container and, meanwhile, what it is to run.
+func (a *attempt) prepareBoth(ctx context.Context, image engine.Image, job *engine.Job) error {
+	var equipped error
+	var work sync.WaitGroup
+	work.Go(func() { equipped = a.equip(ctx, job) })
+	err := a.prepare(ctx, image)
+	work.Wait()
+	if err != nil {
+		return err
+	}
+	return equipped
 }
 
 // announce emits the start frame and what Plan had to say.
@@ -178,7 +200,7 @@ func (a *attempt) prepare(ctx context.Context, image engine.Image) error {
 	return err
 }
 
-func (a *attempt) runScript(ctx context.Context, image engine.Image) (*engine.Exit, error) {
+func (a *attempt) runScript(ctx context.Context, job engine.Job) (*engine.Exit, error) {
 	grant := a.plan.Grant
 	a.out = newOutput(grant.OutputKeep, grant.OutputLimit, a.emit,
 		func() { a.mark(&a.timings.FirstOutput) },
@@ -186,11 +208,6 @@ func (a *attempt) runScript(ctx context.Context, image engine.Image) (*engine.Ex
 	deadline := newDeadline(grant.Timeout, a.cancel)
 	defer deadline.stop()
 
-	job := a.plan.Job
-	job.Env = environment(image.Env, a.plan, a.id)
-	if err := a.equip(ctx, &job); err != nil {
-		return nil, err
-	}
 	release := a.side.Bind(ctx, sideRun{a})
 	defer release()
 	exit, err := a.container.Run(ctx, job, engine.IO{

@@ -14,7 +14,6 @@ import (
 	"github.com/containerd/errdefs"
 
 	"mcpx/images"
-	"mcpx/orchestrator/client"
 	"mcpx/orchestrator/engine"
 	"mcpx/orchestrator/run"
 	"mcpx/orchestrator/script"
@@ -45,7 +44,7 @@ type Plan struct {
 
 // Plan decides what a request gets. It reads files and makes nothing. A
 // request that is malformed or not granted is an error of the *run.Error kind.
-func (o *Orchestrator) Plan(_ context.Context, req run.Request, by run.Caller) (*Plan, error) {
+func (o *Orchestrator) Plan(ctx context.Context, req run.Request, by run.Caller) (*Plan, error) {
 	submitted := time.Now()
 	opts, err := checkOptions(req.Options)
 	if err != nil {
@@ -81,16 +80,16 @@ func (o *Orchestrator) Plan(_ context.Context, req run.Request, by run.Caller) (
 	if p.Job, err = jobOf(p); err != nil {
 		return nil, err
 	}
-	return p, checkExport(p)
+	return p, o.checkExport(ctx, p)
 }
 
 // checkExport refuses an export that the script does not have, before anything
 // is made for it.
-func checkExport(p *Plan) error {
+func (o *Orchestrator) checkExport(ctx context.Context, p *Plan) error {
 	if p.Request.Options.Export == "" {
 		return nil
 	}
-	_, _, err := client.Launch(launchRequest(p, nil))
+	_, _, err := o.config.Launcher.Launch(ctx, launchRequest(p, nil))
 	return err
 }
 

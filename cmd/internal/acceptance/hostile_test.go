@@ -434,3 +434,31 @@ func TestCommandLineRunsWithoutADaemon(t *testing.T) {
 	}
 	require.Empty(t, containers(t, state))
 }
+
+// A hundred bytes can hold up a parser of TypeScript for ever, or end the
+// program that it runs in. Others must not notice.
+func TestScriptsThatHoldUpTheirParserHarmNobody(t *testing.T) {
+	d := begin(t, "--slots", "4")
+	var wg sync.WaitGroup
+	for _, source := range []string{
+		"let x = " + strings.Repeat("a?(b):c=>", 20) + "1; return x",
+		"return " + strings.Repeat("(", 256<<10),
+	} {
+		wg.Go(func() {
+			status, answer := d.post(t, run.Request{Source: source, Options: run.Options{Timeout: "10s"}})
+			var r run.Result
+			if json.Unmarshal(answer, &r) != nil || status == http.StatusOK && (r.ExitCode == nil || *r.ExitCode == 0) {
+				t.Errorf("%d: %.300s", status, answer)
+			}
+		})
+	}
+	for range 4 {
+		wg.Go(func() {
+			if r := d.source(t, "#!/bin/bash\necho hi"); r.Stdout != "hi\n" {
+				t.Errorf("%s %v", r.State, r.Error)
+			}
+		})
+	}
+	wg.Wait()
+	stdout("1\n")(t, d.source(t, "console.log(1)"))
+}

@@ -65,7 +65,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.execCommand(), a.runCommand(), a.serveCommand(),
 		a.lsCommand(), a.searchCommand(), a.typesCommand(), a.callCommand(), a.refreshCommand(), a.mcpCommand(),
 		a.runsCommand(), a.artifactsCommand(), a.imagesCommand(), a.policyCommand(),
-		a.doctorCommand(), a.settingsCommand(), a.versionCommand(),
+		a.doctorCommand(), a.settingsCommand(), a.versionCommand(), a.parserCommand(),
 	)
 	return root
 }

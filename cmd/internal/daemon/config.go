@@ -34,6 +34,9 @@ type Config struct {
 	MCPConfig string
 	// Cwd is where that search begins, UserDir the user's own configuration directory.
 	Cwd, UserDir string
+	// Self is this program, which is started to parse scripts apart; "": they
+	// are parsed in this process.
+	Self string
 	// LookupEnv yields the environment for ${VAR} in that file.
 	LookupEnv func(string) (string, bool)
 
@@ -77,13 +80,15 @@ type Process struct {
 	Home      string
 	Etc       string // configuration of the machine
 	Cwd       string
+	Self      string // path of this program
 }
 
 // ThisProcess asks the operating system.
 func ThisProcess() Process {
 	home, _ := os.UserHomeDir() // without one, paths below it are relative to the root directory
 	cwd, _ := os.Getwd()        // without one, nothing is searched from it
-	return Process{LookupEnv: os.LookupEnv, UID: os.Geteuid(), Home: home, Etc: "/etc", Cwd: cwd}
+	self, _ := os.Executable()  // without it, scripts are parsed in this process
+	return Process{LookupEnv: os.LookupEnv, UID: os.Geteuid(), Home: home, Etc: "/etc", Cwd: cwd, Self: self}
 }
 
 func (p Process) env(name string) string {
@@ -111,6 +116,7 @@ func defaults(p Process) Config {
 		Cwd:         p.Cwd,
 		UserDir:     filepath.Join(p.xdg("XDG_CONFIG_HOME", ".config"), "mcpx"),
 		LookupEnv:   p.LookupEnv,
+		Self:        p.Self,
 		Listen:      []string{DefaultEndpoint(p)},
 		Slots:       max(2, runtime.NumCPU()),
 		Queue:       64,

@@ -14,6 +14,7 @@ import (
 	artifactindex "mcpx/artifacts/sqlite"
 	"mcpx/images"
 	"mcpx/orchestrator"
+	"mcpx/orchestrator/client"
 	"mcpx/orchestrator/engine"
 	"mcpx/orchestrator/job"
 	jobstore "mcpx/orchestrator/job/sqlite"
@@ -103,6 +104,11 @@ func (r *Runtime) build(o Options) error {
 	}
 	r.closers = append(r.closers, toolsCloser{r.Tools})
 	config := r.orchestratorConfig()
+	if c.Self != "" {
+		parser := client.NewParser(client.ParserConfig{Command: []string{c.Self, ParserCommand}})
+		r.closers = append(r.closers, parser)
+		config.Launcher = parser
+	}
 	config.Audit, config.Tools, config.ConfigDir = rows, r.Tools, c.UserDir
 	if config.AuditKey, err = auditKey(c.State); err != nil {
 		return err
@@ -274,3 +280,6 @@ func (r *Runtime) facts(req run.Request) (images.Facts, error) {
 	}
 	return images.Facts{Text: found.Text, FileName: found.Name, Runtime: req.Options.Runtime, Setting: r.Config.Interpreter}, nil
 }
+
+// ParserCommand is the hidden command that parses scripts on standard input.
+const ParserCommand = "parse-scripts"
