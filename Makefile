@@ -38,6 +38,7 @@ test: images
 	go vet ./...
 	go test -race -timeout 20m ./...
 	examples/check.sh --local
+	examples/tools/run.sh --local
 
 compose-test: images
 	examples/compose-test.sh

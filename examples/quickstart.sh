@@ -15,6 +15,9 @@ examples/daemon.sh start
 title "Scripts on the command line: bin/mcpx run examples/…, each in a fresh container of its own"
 examples/check.sh
 
+title "Tools of a real MCP server, called from containers without network"
+examples/tools/run.sh
+
 title "A picture, by way of the daemon: bin/mcpx run --remote=unix://$socket examples/picture.py"
 bin/mcpx run --remote="unix://$socket" examples/picture.py
 bin/mcpx artifacts ls | head -n 2
