@@ -39,6 +39,7 @@ test: images
 	go test -race -timeout 20m ./...
 	examples/check.sh --local
 	examples/tools/run.sh --local
+	examples/compose-test.sh
 
 compose-test: images
 	examples/compose-test.sh
