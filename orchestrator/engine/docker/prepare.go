@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -124,35 +123,14 @@ func (c *Container) start(ctx context.Context) error {
 
 // connect waits for init's greeting, or for the container's end.
 func (c *Container) connect(ctx context.Context) error {
-	ctx, end := context.WithCancelCause(ctx)
-	var watch sync.WaitGroup
-	defer watch.Wait()
-	defer end(nil)
-	watch.Go(func() {
-		if err := c.exits(ctx); err != nil {
-			end(err)
-		}
-	})
-	err := c.greet(ctx)
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
+	var err error
+	if c.link, err = link.Await(ctx, c.spec.Control, c.exits); err != nil {
 		return fmt.Errorf("init of the container for run %s: %w", c.spec.Run, err)
 	}
 	for _, problem := range c.link.Problems() {
 		c.engine.config.Log.Warn("init runs without something", "run", c.spec.Run, "problem", problem)
 	}
 	return nil
-}
-
-func (c *Container) greet(ctx context.Context) error {
-	conn, err := c.spec.Control.Accept(ctx)
-	if err != nil {
-		return err
-	}
-	c.link, err = link.New(ctx, conn, link.Config{})
-	return err
 }
 
 // exits returns why the container ended, or nil when ctx has ended first.
