@@ -25,7 +25,7 @@ func requireDiskFull(t *testing.T, err error) {
 	t.Helper()
 	var known *run.Error
 	require.ErrorAs(t, err, &known)
-	require.Equal(t, artifacts.CodeDiskFull, known.Code)
+	require.Equal(t, run.CodeDiskFull, known.Code)
 	require.True(t, errdefs.IsResourceExhausted(err))
 	require.Contains(t, known.Message, `"big"`)
 }
@@ -55,7 +55,7 @@ func TestFileThatTheSystemRefusesIsADiskFull(t *testing.T) {
 	dir := t.TempDir()
 	out, err := child(t, "limited", dir).Output()
 	require.NoError(t, err)
-	require.Equal(t, artifacts.CodeDiskFull+"\n", string(out))
+	require.Equal(t, run.CodeDiskFull+"\n", string(out))
 	require.Len(t, requireSound(t, dir), 1)
 }
 

@@ -10,12 +10,6 @@ import (
 	"mcpx/orchestrator/run"
 )
 
-// Codes of a store that can take no more.
-const (
-	CodeQuotaExceeded = "quota_exceeded"
-	CodeDiskFull      = "disk_full"
-)
-
 // ErrQuota is what an index says of a content that would lead over the quota.
 var ErrQuota = fmt.Errorf("the quota is used up: %w", errdefs.ErrResourceExhausted)
 
@@ -25,7 +19,7 @@ func tooLarge(name string, limit int64) error {
 }
 
 func overQuota(a Artifact, quota int64) error {
-	return &run.Error{Code: CodeQuotaExceeded, Class: errdefs.ErrResourceExhausted,
+	return &run.Error{Code: run.CodeQuotaExceeded, Class: errdefs.ErrResourceExhausted,
 		Message: fmt.Sprintf("artifact %q of %d bytes would lead over the store's quota of %d", a.Title, a.Size, quota),
 		Hint:    "delete artifacts, or wait until their time is up"}
 }
@@ -45,7 +39,7 @@ func diskError(name string, err error) error {
 	}
 	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
 		if errors.Is(err, full) {
-			return &run.Error{Code: CodeDiskFull, Class: errdefs.ErrResourceExhausted,
+			return &run.Error{Code: run.CodeDiskFull, Class: errdefs.ErrResourceExhausted,
 				Message: fmt.Sprintf("no space left for artifact %q: %v", title(name), full)}
 		}
 	}

@@ -133,7 +133,7 @@ func TestLimitsAreErrorsAndLeaveNothing(t *testing.T) {
 		"announced too large":    {artifacts.Meta{Name: "x", Size: 9}, "", run.CodeTooLarge},
 		"shorter than announced": {artifacts.Meta{Name: "x", Size: 5}, "123", run.CodeInvalidRequest},
 		"longer than announced":  {artifacts.Meta{Name: "x", Size: 2}, "123", run.CodeInvalidRequest},
-		"over quota":             {artifacts.Meta{Name: "x", Size: -1}, "abc", artifacts.CodeQuotaExceeded},
+		"over quota":             {artifacts.Meta{Name: "x", Size: -1}, "abc", run.CodeQuotaExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := tryPut(t.Context(), s, c.meta, c.content)

@@ -170,7 +170,7 @@ func TestPolicyHoldsToolsBack(t *testing.T) {
 	r := b.do(t, t.Context(), run.Request{Source: hello})
 	require.Empty(t, tools.called)
 	for i, call := range r.Calls {
-		require.Equal(t, policies.CodeToolDenied, call.Error)
+		require.Equal(t, run.CodeToolDenied, call.Error)
 		require.Contains(t, answers[i], "403")
 	}
 	require.Len(t, r.Calls, 2)

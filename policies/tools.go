@@ -17,9 +17,6 @@ type ToolRules struct {
 	ConfirmDestructive bool
 }
 
-// CodeToolDenied is the code of Check's errors.
-const CodeToolDenied = "tool_denied"
-
 // Check is nil when the tool may be called. What a server says of a tool is a
 // hint: it can make a call be refused, never be allowed. A tool that says
 // nothing may destroy (MCP 2025-11-25, ToolAnnotations).
@@ -45,6 +42,6 @@ func mayDestroy(readOnly, destructive *bool) bool {
 }
 
 func (t ToolRules) refuse(name, why string) error {
-	return &run.Error{Code: CodeToolDenied, Class: errdefs.ErrPermissionDenied,
+	return &run.Error{Code: run.CodeToolDenied, Class: errdefs.ErrPermissionDenied,
 		Message: fmt.Sprintf("policy %s does not grant the tool %s: %s", t.Policy, name, why)}
 }

@@ -18,13 +18,6 @@ const (
 // CodeDaemonUnavailable is the client's: nobody answers at the endpoint.
 const CodeDaemonUnavailable = "daemon_unavailable"
 
-// Codes for a store that can't take more. Trying again does not help, so they
-// are not 429.
-const (
-	CodeQuotaExceeded = "quota_exceeded"
-	CodeDiskFull      = "disk_full"
-)
-
 // Code is one stable code of a problem or of a result's error.
 type Code struct {
 	Name    string
@@ -67,8 +60,9 @@ func Codes() []Code {
 		{Name: run.CodeInternal, Class: errdefs.ErrInternal, Meaning: "our fault"},
 		{Name: CodeMethodNotAllowed, Class: errdefs.ErrInvalidArgument, HTTP: 405, Exit: ExitUsage, Meaning: "the route has other methods; Allow lists them"},
 		{Name: CodeUnsupportedMedia, Class: errdefs.ErrInvalidArgument, HTTP: 415, Exit: ExitUsage, Meaning: "the body's Content-Type is not the one that the route takes"},
-		{Name: CodeQuotaExceeded, Class: errdefs.ErrResourceExhausted, HTTP: 507, Exit: ExitNoRoom, Meaning: "the artifact store's quota is used up"},
-		{Name: CodeDiskFull, Class: errdefs.ErrResourceExhausted, HTTP: 507, Exit: ExitNoRoom, Meaning: "the disk is full"},
+		// A store that can't take more: trying again does not help, so these are not 429.
+		{Name: run.CodeQuotaExceeded, Class: errdefs.ErrResourceExhausted, HTTP: 507, Exit: ExitNoRoom, Meaning: "the artifact store's quota is used up"},
+		{Name: run.CodeDiskFull, Class: errdefs.ErrResourceExhausted, HTTP: 507, Exit: ExitNoRoom, Meaning: "the disk is full"},
 		{Name: CodeDaemonUnavailable, Class: errdefs.ErrUnavailable, Meaning: "no daemon answers at the endpoint, or its answer broke off"},
 
 		{Name: run.CodeUnknownServer, Class: errdefs.ErrNotFound, HTTP: 404, Exit: ExitUsage, Meaning: "no MCP server of that name is configured"},

@@ -14,7 +14,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"mcpx/api/problem"
 	"mcpx/api/rest"
 	"mcpx/artifacts"
 	"mcpx/artifacts/sqlite"
@@ -141,9 +140,9 @@ func TestStoreThatCanTakeNoMoreSaysWhy(t *testing.T) {
 	d.upload("?name=a", "0123456789")
 	p := d.do(http.MethodPost, "/v1/artifacts?name=b", "abcdefghij").problem(t)
 	require.Equal(t, http.StatusInsufficientStorage, p.Status)
-	require.Equal(t, problem.CodeQuotaExceeded, p.Code)
-	require.Equal(t, artifacts.CodeQuotaExceeded, problem.CodeQuotaExceeded)
-	require.Equal(t, artifacts.CodeDiskFull, problem.CodeDiskFull)
+	require.Equal(t, run.CodeQuotaExceeded, p.Code)
+	require.Equal(t, "quota_exceeded", run.CodeQuotaExceeded)
+	require.Equal(t, "disk_full", run.CodeDiskFull)
 }
 
 func TestUploadThatBreaksOffLeavesNothing(t *testing.T) {

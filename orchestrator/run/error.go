@@ -53,6 +53,8 @@ const (
 	CodeUnknownServer       = "unknown_server"       // no MCP server of that name is configured
 	CodeUnknownTool         = "unknown_tool"         // the server has no such tool
 	CodeInvalidArguments    = "invalid_arguments"    // they fail the tool's schema; no call was made
+	CodeQuotaExceeded       = "quota_exceeded"       // artifact store's quota is used up
+	CodeDiskFull            = "disk_full"            // disk is full
 	CodeToolDenied          = "tool_denied"          // a policy or the configuration keeps the tool back
 	CodeUpstreamUnavailable = "upstream_unavailable" // the MCP server can't be reached; no call was made
 	CodeUpstreamTimeout     = "upstream_timeout"     // the tool did not answer in time

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +19,7 @@ import (
 	"github.com/docker/docker/client"
 
 	"mcpx/orchestrator/engine"
+	"mcpx/orchestrator/engine/link"
 )
 
 // Config has defaults for what is zero.
@@ -94,21 +94,7 @@ func (c *Config) complete() error {
 		return fmt.Errorf("host %s: only a unix:// socket is on the same machine as the directories to mount: %w",
 			c.Host, errdefs.ErrInvalidArgument)
 	}
-	return c.checkInit()
-}
-
-func (c *Config) checkInit() error {
-	if c.InitPath == "" {
-		return nil
-	}
-	info, err := os.Stat(c.InitPath)
-	if err != nil {
-		return fmt.Errorf("mcpx-init: %w: %w", err, errdefs.ErrNotFound)
-	}
-	if !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0 {
-		return fmt.Errorf("mcpx-init: %s is not an executable file: %w", c.InitPath, errdefs.ErrInvalidArgument)
-	}
-	return nil
+	return link.CheckInit(c.InitPath)
 }
 
 // Name is "docker".

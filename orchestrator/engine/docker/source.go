@@ -2,13 +2,13 @@ package docker
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/containerd/errdefs"
 
 	"mcpx/orchestrator/engine"
+	"mcpx/orchestrator/engine/link"
 )
 
 // checkSources sees that what is to be mounted are directories, and that none
@@ -23,25 +23,11 @@ func (e *Engine) checkSources(mounts []engine.Mount) error {
 }
 
 func (e *Engine) checkSource(source string) error {
-	if !filepath.IsAbs(source) {
-		return fmt.Errorf("not an absolute path: %w", errdefs.ErrInvalidArgument)
-	}
-	info, err := os.Stat(source)
+	real, err := link.CheckSource(source)
 	if err != nil {
-		return fmt.Errorf("%w: %w", err, errdefs.ErrInvalidArgument)
+		return err
 	}
-	if !info.IsDir() {
-		return fmt.Errorf("not a directory: %w", errdefs.ErrInvalidArgument)
-	}
-	return e.keepsSocketOut(source)
-}
-
-func (e *Engine) keepsSocketOut(source string) error {
 	socket := strings.TrimPrefix(e.config.Host, "unix://")
-	real, err := filepath.EvalSymlinks(source)
-	if err != nil {
-		return fmt.Errorf("%w: %w", err, errdefs.ErrInvalidArgument)
-	}
 	if resolved, err := filepath.EvalSymlinks(socket); err == nil {
 		socket = resolved
 	}

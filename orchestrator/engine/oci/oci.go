@@ -24,6 +24,7 @@ import (
 	"github.com/docker/docker/client"
 
 	"mcpx/orchestrator/engine"
+	"mcpx/orchestrator/engine/link"
 	"mcpx/orchestrator/engine/ocispec"
 )
 
@@ -100,21 +101,7 @@ func (c *Config) complete() error {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return c.checkInit()
-}
-
-func (c *Config) checkInit() error {
-	if c.InitPath == "" {
-		return nil
-	}
-	info, err := os.Stat(c.InitPath)
-	if err != nil {
-		return fmt.Errorf("mcpx-init: %w: %w", err, errdefs.ErrNotFound)
-	}
-	if !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0 {
-		return fmt.Errorf("mcpx-init: %s is not an executable file: %w", c.InitPath, errdefs.ErrInvalidArgument)
-	}
-	return nil
+	return link.CheckInit(c.InitPath)
 }
 
 func (e *Engine) open() (err error) {

@@ -2,13 +2,13 @@ package oci
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/containerd/errdefs"
 
 	"mcpx/orchestrator/engine"
+	"mcpx/orchestrator/engine/link"
 )
 
 // checkSources sees that what is to be mounted are directories, and that none
@@ -23,19 +23,9 @@ func (e *Engine) checkSources(mounts []engine.Mount) error {
 }
 
 func (e *Engine) checkSource(source string) error {
-	if !filepath.IsAbs(source) {
-		return fmt.Errorf("not an absolute path: %w", errdefs.ErrInvalidArgument)
-	}
-	info, err := os.Stat(source)
+	real, err := link.CheckSource(source)
 	if err != nil {
-		return fmt.Errorf("%w: %w", err, errdefs.ErrInvalidArgument)
-	}
-	if !info.IsDir() {
-		return fmt.Errorf("not a directory: %w", errdefs.ErrInvalidArgument)
-	}
-	real, err := filepath.EvalSymlinks(source)
-	if err != nil {
-		return fmt.Errorf("%w: %w", err, errdefs.ErrInvalidArgument)
+		return err
 	}
 	docker := strings.TrimPrefix(e.config.DockerHost, "unix://")
 	for _, power := range []string{docker, "/run/docker.sock", "/run/containerd/containerd.sock", e.config.Dir, "/proc", "/sys"} {
